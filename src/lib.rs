@@ -1,0 +1,13 @@
+//! Stratagraph's engine: versioned tables of immutable Parquet fragments, deletion masks and version
+//! manifests on any object store, with atomic commits of any number of tables.
+//!
+//! The engine links no query engine. `docs/architecture.md` tells how the parts fit together,
+//! `docs/format.md` the bytes on the store.
+
+pub mod digest;
+pub mod env;
+mod error;
+pub mod ident;
+pub mod limits;
+
+pub use error::{BoxError, Error, KeyScan, Kind, NotRefreshableReason, Result};
