@@ -4,10 +4,13 @@
 //! The engine links no query engine. `docs/architecture.md` tells how the parts fit together,
 //! `docs/format.md` the bytes on the store.
 
+pub mod catalog;
 pub mod digest;
 pub mod env;
 mod error;
 pub mod ident;
 pub mod limits;
+pub mod store;
+pub mod table;
 
 pub use error::{BoxError, Error, KeyScan, Kind, NotRefreshableReason, Result};

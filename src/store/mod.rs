@@ -1,0 +1,329 @@
+//! Objects under one root: slots that are created once, and staged objects that never change.
+
+mod cache;
+pub mod layout;
+mod open;
+mod pages;
+mod stage;
+mod verified;
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::TryStreamExt;
+use object_store::{
+    GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, path::Path,
+};
+use serde::{Deserialize, Serialize};
+
+pub use cache::{CacheStats, ObjectCache};
+pub use open::redact_url;
+pub use pages::{PageEntry, PageTree};
+pub use stage::{Stager, format_runs, parse_runs};
+pub use verified::{BlockSums, DataFile, FileSums, VerifiedFile};
+
+use crate::digest::Digest;
+use crate::{Error, Result, limits};
+
+/// A reference to an immutable object: its key relative to the root, size in bytes and SHA-256.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ObjRef {
+    /// Key relative to the root.
+    pub key: String,
+    /// Size in bytes.
+    pub size: u64,
+    /// Digest of all bytes.
+    pub sha256: Digest,
+}
+
+/// The answer of a create-only put: only `Created` says anything about the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Created {
+    /// The object was created by this call.
+    Created,
+    /// Any other answer: taken, refused, timed out, reset. Read the slot to know.
+    Unresolved,
+}
+
+/// The bytes of a slot and the e_tag that the store gave with them.
+#[derive(Debug, Clone)]
+pub struct SlotBytes {
+    /// The whole object.
+    pub bytes: Bytes,
+    /// The store's e_tag without quotes, if it has any.
+    pub e_tag: Option<String>,
+}
+
+/// One slot of a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedSlot {
+    /// Catalog version.
+    pub version: u64,
+    /// The store's e_tag without quotes, if the listing carries any.
+    pub e_tag: Option<String>,
+}
+
+/// All objects under one root of an object store.
+#[derive(Debug)]
+pub struct Store {
+    inner: Arc<dyn ObjectStore>,
+    prefix: Path,
+    display: String,
+    atomic_list: bool,
+    cache: ObjectCache,
+}
+
+fn unquoted(e_tag: Option<String>) -> Option<String> {
+    e_tag.map(|tag| tag.trim_matches('"').to_owned())
+}
+
+impl Store {
+    /// A root at `prefix` of `inner`. `display` names it in messages and must hold no secret.
+    /// `atomic_list` says that one LIST is one view of all names (not so for local directories).
+    pub fn new(
+        inner: Arc<dyn ObjectStore>,
+        prefix: Path,
+        display: impl Into<String>,
+        atomic_list: bool,
+    ) -> Self {
+        let cache = ObjectCache::default();
+        Self {
+            inner,
+            prefix,
+            display: display.into(),
+            atomic_list,
+            cache,
+        }
+    }
+
+    /// A root in this process's memory.
+    pub fn memory() -> Self {
+        let inner = Arc::new(object_store::memory::InMemory::new());
+        Self::new(inner, Path::default(), "memory:///", true)
+    }
+
+    /// The object store below.
+    pub fn inner(&self) -> &Arc<dyn ObjectStore> {
+        &self.inner
+    }
+
+    /// The root's name for messages.
+    pub fn display(&self) -> &str {
+        &self.display
+    }
+
+    /// Whether one LIST is one view.
+    pub fn has_atomic_list(&self) -> bool {
+        self.atomic_list
+    }
+
+    /// The cache of immutable objects.
+    pub fn cache(&self) -> &ObjectCache {
+        &self.cache
+    }
+
+    /// The full path of a key; keys are made by [`layout`] or come from checked references.
+    pub fn path(&self, key: &str) -> Path {
+        Path::from_iter(
+            self.prefix
+                .parts()
+                .chain(Path::from(key).parts())
+                .map(|p| p.as_ref().to_owned()),
+        )
+    }
+
+    fn key_of(&self, path: &Path) -> Option<String> {
+        if self.prefix.as_ref().is_empty() {
+            return Some(path.as_ref().to_owned());
+        }
+        let rest = path.as_ref().strip_prefix(self.prefix.as_ref())?;
+        rest.strip_prefix('/').map(str::to_owned)
+    }
+
+    /// Puts an immutable staged object. The same bytes may be put again, so retries are harmless.
+    pub async fn put_object(&self, key: &str, bytes: Bytes) -> Result<()> {
+        let options = PutOptions {
+            mode: PutMode::Overwrite,
+            ..Default::default()
+        };
+        self.inner
+            .put_opts(&self.path(key), bytes.into(), options)
+            .await
+            .map_err(|e| Error::storage("put", key, e))?;
+        Ok(())
+    }
+
+    /// One create-only put of a slot.
+    pub async fn create_slot(&self, version: u64, bytes: Bytes) -> Created {
+        let options = PutOptions {
+            mode: PutMode::Create,
+            ..Default::default()
+        };
+        let path = self.path(&layout::slot_key(version));
+        match self.inner.put_opts(&path, bytes.into(), options).await {
+            Ok(_) => Created::Created,
+            Err(error) => {
+                tracing::debug!(version, %error, "create of a slot is unresolved");
+                Created::Unresolved
+            }
+        }
+    }
+
+    /// Reads a slot; `None` when it is not there.
+    pub async fn read_slot(&self, version: u64) -> Result<Option<SlotBytes>> {
+        let key = layout::slot_key(version);
+        match self
+            .inner
+            .get_opts(&self.path(&key), GetOptions::default())
+            .await
+        {
+            Ok(result) => {
+                check_size("bytes of a catalog slot", result.meta.size)?;
+                let e_tag = unquoted(result.meta.e_tag.clone());
+                let bytes = result
+                    .bytes()
+                    .await
+                    .map_err(|e| Error::storage("get", &key, e))?;
+                Ok(Some(SlotBytes { bytes, e_tag }))
+            }
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(e) => Err(Error::storage("get", &key, e)),
+        }
+    }
+
+    /// One LIST of all slots after `offset` (a key), read to its last page; the largest version.
+    pub async fn last_slot_after(&self, offset: &str) -> Result<Option<ListedSlot>> {
+        let prefix = self.path(layout::CATALOG);
+        let offset = self.path(offset);
+        let mut listing = self.inner.list_with_offset(Some(&prefix), &offset);
+        let mut last: Option<ListedSlot> = None;
+        while let Some(meta) = listing
+            .try_next()
+            .await
+            .map_err(|e| Error::storage("list", layout::CATALOG, e))?
+        {
+            let version = self
+                .key_of(&meta.location)
+                .as_deref()
+                .and_then(layout::parse_slot);
+            if let Some(version) = version
+                && last.as_ref().is_none_or(|l| l.version < version)
+            {
+                last = Some(ListedSlot {
+                    version,
+                    e_tag: unquoted(meta.e_tag),
+                });
+            }
+        }
+        Ok(last)
+    }
+
+    /// The numbers of all catalog directories, ascending.
+    pub async fn slot_directories(&self) -> Result<Vec<u64>> {
+        let prefix = self.path(layout::CATALOG);
+        let listed = self
+            .inner
+            .list_with_delimiter(Some(&prefix))
+            .await
+            .map_err(|e| Error::storage("list", layout::CATALOG, e))?;
+        let mut numbers: Vec<u64> = listed
+            .common_prefixes
+            .iter()
+            .filter_map(|path| layout::parse_slot_directory(&self.key_of(path)?))
+            .collect();
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// All keys under a prefix with their sizes, sorted.
+    pub async fn list(&self, prefix: &str) -> Result<Vec<(String, u64)>> {
+        let path = self.path(prefix);
+        let metas: Vec<ObjectMeta> = self
+            .inner
+            .list(Some(&path))
+            .try_collect()
+            .await
+            .map_err(|e| Error::storage("list", prefix, e))?;
+        let mut keys: Vec<(String, u64)> = metas
+            .iter()
+            .filter_map(|m| Some((self.key_of(&m.location)?, m.size)))
+            .collect();
+        keys.sort();
+        Ok(keys)
+    }
+
+    /// Deletes an object; one that is already gone is no error.
+    pub async fn delete(&self, key: &str) -> Result<()> {
+        self.cache.forget(key);
+        match self.inner.delete(&self.path(key)).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(e) => Err(Error::storage("delete", key, e)),
+        }
+    }
+
+    /// Reads a whole metadata object and checks size and digest. Cached: the object cannot change.
+    pub async fn get(&self, artifact: &'static str, object: &ObjRef) -> Result<Bytes> {
+        check_size("bytes of a metadata object", object.size)?;
+        if let Some(bytes) = self.cache.bytes(&object.key) {
+            return Ok(bytes);
+        }
+        let bytes = self.get_uncached(artifact, object).await?;
+        self.cache.put_bytes(&object.key, bytes.clone());
+        Ok(bytes)
+    }
+
+    /// As [`Store::get`], past the cache and of any size; for verification.
+    pub async fn get_uncached(&self, artifact: &'static str, object: &ObjRef) -> Result<Bytes> {
+        let result = self
+            .inner
+            .get_opts(&self.path(&object.key), GetOptions::default())
+            .await
+            .map_err(|e| Error::storage("get", &object.key, e))?;
+        if result.meta.size != object.size {
+            let found = format!("{} bytes", result.meta.size);
+            return Err(Error::corrupt(
+                artifact,
+                &object.key,
+                format!("{} bytes", object.size),
+                found,
+            ));
+        }
+        let bytes = result
+            .bytes()
+            .await
+            .map_err(|e| Error::storage("get", &object.key, e))?;
+        let found = Digest::of(&bytes);
+        if found != object.sha256 {
+            return Err(Error::corrupt(artifact, &object.key, object.sha256, found));
+        }
+        Ok(bytes)
+    }
+
+    /// One ranged read, unverified; only [`VerifiedFile`] calls it.
+    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes> {
+        let options = GetOptions {
+            range: Some(GetRange::Bounded(range.clone())),
+            ..Default::default()
+        };
+        let error = |e| Error::storage("get", key, e);
+        let result = self
+            .inner
+            .get_opts(&self.path(key), options)
+            .await
+            .map_err(error)?;
+        result.bytes().await.map_err(error)
+    }
+}
+
+fn check_size(what: &'static str, size: u64) -> Result<()> {
+    if size > limits::METADATA_BYTES {
+        return Err(Error::ResourceLimitExceeded {
+            what,
+            value: size,
+            limit: limits::METADATA_BYTES,
+        });
+    }
+    Ok(())
+}
