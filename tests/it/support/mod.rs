@@ -1,0 +1,3 @@
+//! Builders and models that tests share.
+
+pub mod tables;
