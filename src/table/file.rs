@@ -96,6 +96,16 @@ impl FragmentFile {
         Ok(metadata)
     }
 
+    /// Bytes of the bloom filter of a leaf column in a row group; 0 if it has none.
+    pub(crate) fn bloom_bytes(&self, metadata: &ParquetMetaData, group: usize, leaf: usize) -> u64 {
+        let chunk = metadata
+            .row_groups()
+            .get(group)
+            .and_then(|g| g.columns().get(leaf));
+        let length = chunk.and_then(|c| c.bloom_filter_length());
+        length.and_then(|l| u64::try_from(l).ok()).unwrap_or(0)
+    }
+
     /// The bloom filter of a leaf column in a row group; `None` if it has none.
     pub(crate) async fn bloom(
         &self,

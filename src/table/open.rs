@@ -102,6 +102,23 @@ impl OpenFragment {
         bytes / u64::try_from(meta.num_rows()).unwrap_or(1).max(1)
     }
 
+    /// Stored bytes of the pages of a leaf column in a row group that hold rows of `ranges`.
+    pub(crate) fn stored_bytes(&self, group: usize, leaf: usize, ranges: &[Range<u32>]) -> u64 {
+        let offsets = self.meta.metadata().offset_index();
+        let offsets = offsets.and_then(|o| o.get(group)?.get(leaf));
+        let (Some(offsets), Some(all)) = (offsets, self.groups.get(group)) else {
+            return u64::MAX;
+        };
+        let locations = offsets.page_locations();
+        let Some(pages) = page_ranges(locations, all) else {
+            return u64::MAX;
+        };
+        let meets = |p: &Range<u32>| ranges.iter().any(|r| r.start < p.end && p.start < r.end);
+        let met = pages.iter().zip(locations).filter(|(page, _)| meets(page));
+        met.map(|(_, l)| u64::try_from(l.compressed_page_size).unwrap_or(0))
+            .sum()
+    }
+
     /// Positions of the pages of a text column in a row group for whose bounds `may` holds; bounds are
     /// cut, so a page can lie inside them without holding the value. A page without bounds counts.
     pub(crate) fn pages(
