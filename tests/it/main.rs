@@ -1,1 +1,3 @@
-//! Tests.
+//! The engine's integration tests: one binary, no DataFusion.
+
+mod protocol_model;
