@@ -6,3 +6,4 @@
 
 pub mod definition;
 pub mod delta;
+mod successor;

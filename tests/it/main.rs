@@ -1,3 +1,5 @@
 //! The engine's integration tests: one binary, no DataFusion.
 
+mod catalog;
 mod protocol_model;
+mod support;
