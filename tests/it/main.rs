@@ -1,3 +1,4 @@
 //! The engine's integration tests: one binary, no DataFusion.
 
+mod embed;
 mod protocol_model;
