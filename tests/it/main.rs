@@ -3,4 +3,5 @@
 mod catalog;
 mod embed;
 mod protocol_model;
+mod publish;
 mod support;
