@@ -9,5 +9,8 @@ pub mod env;
 mod error;
 pub mod ident;
 pub mod limits;
+#[cfg(any(test, feature = "sim"))]
+pub mod sim;
+pub mod store;
 
 pub use error::{BoxError, Error, KeyScan, Kind, NotRefreshableReason, Result};

@@ -1,1 +1,4 @@
 //! Tests.
+
+mod s3_server;
+mod sim_store;
