@@ -6,11 +6,14 @@
 
 pub mod catalog;
 pub mod digest;
+pub mod embed;
 pub mod env;
 mod error;
 pub mod ident;
 pub mod limits;
 pub mod publish;
+#[cfg(any(test, feature = "sim"))]
+pub mod sim;
 pub mod store;
 pub mod table;
 

@@ -1,5 +1,17 @@
-//! Tests.
+//! The engine's integration tests: one binary, no DataFusion.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
+mod catalog;
+mod embed;
+mod protocol_model;
+mod publish;
+mod s3_server;
+mod sim_store;
 mod support;
 mod table_mask;
 mod table_model;

@@ -235,13 +235,14 @@ fn identities_are_separated() {
         identity::base(&[b, a]),
     ];
     let chains = [
-        identity::chain(&a, &b, b"{}", &[c], &a),
-        identity::chain(&b, &a, b"{}", &[c], &a),
-        identity::chain(&a, &b, b"{}", &[c, c], &a),
-        identity::chain(&a, &b, b"{}", &[], &a),
-        identity::chain(&a, &b, b"{ }", &[c], &a),
-        identity::chain(&a, &b, b"{}", &[c], &b),
+        identity::chain(&a, &b, b"{}", &[c], Some(&a)),
+        identity::chain(&b, &a, b"{}", &[c], Some(&a)),
+        identity::chain(&a, &b, b"{}", &[c, c], Some(&a)),
+        identity::chain(&a, &b, b"{}", &[], Some(&a)),
+        identity::chain(&a, &b, b"{ }", &[c], Some(&a)),
+        identity::chain(&a, &b, b"{}", &[c], Some(&b)),
+        identity::chain(&a, &b, b"{}", &[c], None),
     ];
     let all: std::collections::BTreeSet<Digest> = bases.into_iter().chain(chains).collect();
-    assert_eq!(all.len(), 9);
+    assert_eq!(all.len(), 10);
 }

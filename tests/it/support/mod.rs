@@ -1,3 +1,6 @@
-//! Builders and models that tests share.
+//! What several test rooms share.
 
+pub mod append;
+pub mod audit;
+pub mod embedding;
 pub mod tables;

@@ -18,7 +18,7 @@ use stratagraph::table::ledger::{LedgerChange, write_ledger};
 use stratagraph::table::manifest::{
     Column, Endpoints, Entry, Fragment, Layout, RidShift, SchemaVersion, TableManifest,
 };
-use stratagraph::table::mask::write_mask;
+use stratagraph::table::mask::{mask_digest, write_mask};
 use stratagraph::table::read::{ReadOptions, TableReader};
 use stratagraph::table::schema::{arrow_schema, embedding_schema, graph_schema, id};
 use stratagraph::table::writer::FragmentWriter;
@@ -370,6 +370,7 @@ impl TableBuilder {
             dead_rows: dead,
             fragments: fragments as u64,
             rejects: 0,
+            mask_digest: mask_digest(self.entries.values()),
             fold: None,
         })
     }
