@@ -10,6 +10,7 @@ use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use roaring::RoaringBitmap;
 
 use super::file::{FragmentFile, ReadCount, read_error};
+use super::guard::decode;
 use super::manifest::{Column, Entry, Fragment, RidShift, TableManifest};
 use super::schema::{arrow_schema, check_stored, id};
 use crate::store::Store;
@@ -54,11 +55,13 @@ impl OpenFragment {
             .ok_or_else(|| wrong(key, format!("{rows} rows"), "another number in its footer"))?;
         // The supplied schema makes the reader compare names, types and field ids with the file's.
         let options = ArrowReaderOptions::new().with_schema(arrow_schema(schema)?);
-        let meta = ArrowReaderMetadata::try_new(metadata, options);
+        let meta = decode("fragment", key, || {
+            ArrowReaderMetadata::try_new(metadata, options).map_err(|e| read_error(key, e))
+        })?;
         Ok(Self {
             entry: entry.id,
             rows,
-            meta: meta.map_err(|e| read_error(key, e))?,
+            meta,
             columns: schema.columns.clone(),
             groups,
             dead: Arc::new(dead),
