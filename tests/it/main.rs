@@ -7,3 +7,4 @@ mod publish;
 mod s3_server;
 mod sim_store;
 mod support;
+mod sweep;
