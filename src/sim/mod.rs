@@ -17,9 +17,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use call::{Call, Op};
 pub use explore::{Explored, Explorer, Violation, World};
-pub use fault::{Fault, FaultBase, FaultStore};
+pub use fault::{Fault, FaultBase, FaultStore, Gate, Injected};
 pub use power::{PowerCut, SimDisk};
-pub use sched::Scheduler;
+pub use sched::{Scheduler, Step};
 
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

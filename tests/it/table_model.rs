@@ -14,12 +14,14 @@ use crate::support::tables::{
     EDGE_TYPE, NODE_TYPE, Placed, Row, TableBuilder, block_on, rows_of, scan, scan_placed,
 };
 
+/// (wide schema, rows as (key, seed), share of dead rows in percent, shift).
+type Part = (bool, Vec<(String, u64)>, u8, Option<(u64, u64)>);
+
 /// What a random table is made of.
 #[derive(Debug, Clone)]
 struct Plan {
     layout: Layout,
-    /// (wide schema, rows as (key, seed), share of dead rows in percent, shift).
-    fragments: Vec<(bool, Vec<(String, u64)>, u8, Option<(u64, u64)>)>,
+    fragments: Vec<Part>,
     batch_rows: usize,
 }
 
@@ -138,7 +140,7 @@ async fn check_lookup(
     wanted.extend(["", "absent", "k0001x", "ä", "\u{10ffff}\u{10ffff}"].map(String::from));
     let keys: Vec<&str> = wanted.iter().map(String::as_str).collect();
     let found = reader.lookup(&keys).await.unwrap();
-    let mut expected: Vec<(&str, u64, u32, Option<u64>, Option<[u8; 32]>)> = Vec::new();
+    let mut expected = Vec::new();
     for placed in builder.model.iter().filter(|p| !p.dead) {
         let rid = (builder.layout != Layout::Embedding).then_some(placed.row.rid);
         let key = placed.row.key.as_str();

@@ -33,7 +33,10 @@ fn rows(layout: Layout, n: u64) -> Vec<Row> {
 #[test]
 fn fragments_have_the_bytes_of_format_1() {
     let golden = [
-        (Layout::Embedding, "GOLDEN_EMBEDDING"),
+        (
+            Layout::Embedding,
+            "c5df359539039712297003c7f6eb218601402ff658dc8d37273b1f1c2c9bae88",
+        ),
         (Layout::Node, "GOLDEN_NODE"),
         (Layout::Edge, "GOLDEN_EDGE"),
     ];

@@ -312,6 +312,13 @@ impl TableBuilder {
         }
     }
 
+    /// Moves the bitmap of an entry to an object.
+    pub fn move_out(&mut self, id: u64) {
+        let mut dead = self.edit(id).fragment.as_ref().unwrap().dead.clone();
+        dead.move_out(&mut self.stage).unwrap();
+        self.edit(id).fragment.as_mut().unwrap().dead = dead;
+    }
+
     /// Gives an entry a mask delta; bitmaps follow in [`TableBuilder::settle_masks`].
     pub fn mask(&mut self, id: u64, keys: &BTreeMap<String, u64>) {
         let keys = keys.iter().map(|(k, h)| (k.as_str(), *h));
