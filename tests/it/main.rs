@@ -14,6 +14,7 @@ mod s3_server;
 mod sim_store;
 mod support;
 mod sweep;
+mod table_faults;
 mod table_mask;
 mod table_model;
 mod table_schema;
