@@ -15,6 +15,7 @@ mod sim_store;
 mod support;
 mod sweep;
 mod table_faults;
+mod table_forged;
 mod table_mask;
 mod table_model;
 mod table_schema;
