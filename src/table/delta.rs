@@ -11,6 +11,7 @@ use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderB
 
 use super::chunk::{Chunk, Chunker};
 use super::file::read_error;
+use super::guard::decode;
 use super::manifest::{Column, DeltaObject, SchemaVersion};
 use super::properties::writer_options;
 use super::schema::arrow_schema;
@@ -72,6 +73,16 @@ impl DeltaKind {
 
     /// Decodes a delta and hands its batches to `each`, after checking schema, number and order.
     pub(crate) fn decode(
+        &self,
+        delta: &DeltaObject,
+        bytes: Bytes,
+        each: &mut dyn FnMut(&RecordBatch) -> Result<()>,
+    ) -> Result<()> {
+        let key = &delta.object.key;
+        decode(self.artifact, key, || self.batches(delta, bytes, each))
+    }
+
+    fn batches(
         &self,
         delta: &DeltaObject,
         bytes: Bytes,

@@ -14,6 +14,8 @@ use parquet::bloom_filter::Sbbf;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{PageIndexPolicy, ParquetMetaData, ParquetMetaDataReader};
 
+use super::footer::nonsense;
+use super::guard::{decode, decode_async};
 use crate::store::{DataFile, Store, VerifiedFile};
 use crate::{Error, Result};
 
@@ -83,17 +85,37 @@ impl FragmentFile {
             return Ok(metadata);
         }
         let prefetch = usize::try_from(entry.footer.min(entry.object.size)).unwrap_or(0);
-        let mut input = self.clone();
-        let metadata = ParquetMetaDataReader::new()
-            .with_page_index_policy(PageIndexPolicy::Optional)
-            .with_prefetch_hint(Some(prefetch))
-            .load_and_finish(&mut input, entry.object.size)
-            .await
-            .map_err(|e| read_error(&entry.object.key, e))?;
+        let (mut input, key) = (self.clone(), &entry.object.key);
+        let load = async {
+            let reader = ParquetMetaDataReader::new()
+                .with_page_index_policy(PageIndexPolicy::Optional)
+                .with_prefetch_hint(Some(prefetch));
+            let loaded = reader.load_and_finish(&mut input, entry.object.size).await;
+            loaded.map_err(|e| read_error(key, e))
+        };
+        let metadata = decode_async("fragment", key, load).await?;
+        if let Some(found) = nonsense(&metadata, entry.object.size) {
+            return Err(Error::corrupt(
+                "fragment",
+                key,
+                "a footer that fits its file",
+                found,
+            ));
+        }
         let metadata = Arc::new(metadata);
         let bytes = metadata.memory_size() + cached.len() * 2 + 64;
         store.cache().put(&cached, Arc::clone(&metadata), bytes);
         Ok(metadata)
+    }
+
+    /// Bytes of the bloom filter of a leaf column in a row group; 0 if it has none.
+    pub(crate) fn bloom_bytes(&self, metadata: &ParquetMetaData, group: usize, leaf: usize) -> u64 {
+        let chunk = metadata
+            .row_groups()
+            .get(group)
+            .and_then(|g| g.columns().get(leaf));
+        let length = chunk.and_then(|c| c.bloom_filter_length());
+        length.and_then(|l| u64::try_from(l).ok()).unwrap_or(0)
     }
 
     /// The bloom filter of a leaf column in a row group; `None` if it has none.
@@ -119,7 +141,9 @@ impl FragmentFile {
         let start = u64::try_from(offset).unwrap_or(u64::MAX);
         let end = start.saturating_add(u64::try_from(length).unwrap_or(u64::MAX));
         let bytes = self.read(start..end).await?;
-        let bloom = Sbbf::from_bytes(&bytes).map_err(|e| read_error(self.key(), e))?;
+        let bloom = decode("fragment", self.key(), || {
+            Sbbf::from_bytes(&bytes).map_err(|e| read_error(self.key(), e))
+        })?;
         if bloom.num_blocks() == 0 {
             return Ok(None);
         }

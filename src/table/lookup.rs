@@ -1,7 +1,7 @@
 //! Finds keys among the live rows of a table.
 //!
-//! Fragments are pruned by key range, pages by their bounds, row groups by bloom filter; what is left
-//! of a fragment is read once for all keys.
+//! Fragments are pruned by key range, pages by their bounds, then by bloom filter where that is less to
+//! read than the pages; what is left of a fragment is read once for all keys.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -181,7 +181,14 @@ async fn page_ranges(open: &OpenFragment, column: u64, keys: &[&str]) -> Result<
         if bounded.is_empty() {
             continue;
         }
-        let Some(bloom) = open.file.bloom(open.meta.metadata(), group, leaf).await? else {
+        // Where the bounds leave little to read, as in a sorted column, the filter would cost more.
+        let filter = open.file.bloom_bytes(open.meta.metadata(), group, leaf);
+        let worth_it = filter < open.stored_bytes(group, leaf, &bounded);
+        let bloom = match worth_it {
+            true => open.file.bloom(open.meta.metadata(), group, leaf).await?,
+            false => None,
+        };
+        let Some(bloom) = bloom else {
             ranges.extend(bounded);
             continue;
         };

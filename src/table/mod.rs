@@ -7,6 +7,8 @@ mod conform;
 mod delta;
 pub mod file;
 pub mod fold;
+mod footer;
+mod guard;
 pub mod identity;
 pub mod ledger;
 pub mod lookup;

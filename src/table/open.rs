@@ -10,6 +10,7 @@ use parquet::file::page_index::column_index::ColumnIndexMetaData;
 use roaring::RoaringBitmap;
 
 use super::file::{FragmentFile, ReadCount, read_error};
+use super::guard::decode;
 use super::manifest::{Column, Entry, Fragment, RidShift, TableManifest};
 use super::schema::{arrow_schema, check_stored, id};
 use crate::store::Store;
@@ -54,11 +55,13 @@ impl OpenFragment {
             .ok_or_else(|| wrong(key, format!("{rows} rows"), "another number in its footer"))?;
         // The supplied schema makes the reader compare names, types and field ids with the file's.
         let options = ArrowReaderOptions::new().with_schema(arrow_schema(schema)?);
-        let meta = ArrowReaderMetadata::try_new(metadata, options);
+        let meta = decode("fragment", key, || {
+            ArrowReaderMetadata::try_new(metadata, options).map_err(|e| read_error(key, e))
+        })?;
         Ok(Self {
             entry: entry.id,
             rows,
-            meta: meta.map_err(|e| read_error(key, e))?,
+            meta,
             columns: schema.columns.clone(),
             groups,
             dead: Arc::new(dead),
@@ -100,6 +103,23 @@ impl OpenFragment {
             .map(|(_, c)| u64::try_from(c.uncompressed_size()).unwrap_or(0))
             .fold(0, u64::saturating_add);
         bytes / u64::try_from(meta.num_rows()).unwrap_or(1).max(1)
+    }
+
+    /// Stored bytes of the pages of a leaf column in a row group that hold rows of `ranges`.
+    pub(crate) fn stored_bytes(&self, group: usize, leaf: usize, ranges: &[Range<u32>]) -> u64 {
+        let offsets = self.meta.metadata().offset_index();
+        let offsets = offsets.and_then(|o| o.get(group)?.get(leaf));
+        let (Some(offsets), Some(all)) = (offsets, self.groups.get(group)) else {
+            return u64::MAX;
+        };
+        let locations = offsets.page_locations();
+        let Some(pages) = page_ranges(locations, all) else {
+            return u64::MAX;
+        };
+        let meets = |p: &Range<u32>| ranges.iter().any(|r| r.start < p.end && p.start < r.end);
+        let met = pages.iter().zip(locations).filter(|(page, _)| meets(page));
+        met.map(|(_, l)| u64::try_from(l.compressed_page_size).unwrap_or(0))
+            .sum()
     }
 
     /// Positions of the pages of a text column in a row group for whose bounds `may` holds; bounds are

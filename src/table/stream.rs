@@ -8,11 +8,13 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use futures::TryFutureExt;
 use futures::stream::{BoxStream, StreamExt, TryStreamExt, try_unfold};
 use parquet::arrow::async_reader::{ParquetRecordBatchStream, ParquetRecordBatchStreamBuilder};
 use roaring::RoaringBitmap;
 
 use super::file::{FragmentFile, read_error};
+use super::guard::{decode, decode_async};
 use super::mask::{live_ranges, select};
 use super::open::OpenFragment;
 use super::projection::Projection;
@@ -139,8 +141,8 @@ async fn next(mut state: State) -> Result<Option<(RecordBatch, State)>> {
             continue;
         };
         let key = state.fragment.file.key();
-        let batch = reading.stream.try_next().await;
-        match batch.map_err(|e| read_error(key, e))? {
+        let batch = reading.stream.try_next().map_err(|e| read_error(key, e));
+        match decode_async("fragment", key, batch).await? {
             Some(batch) => {
                 let rows = batch.num_rows();
                 let positions: Vec<u32> = reading.positions.by_ref().take(rows).collect();
@@ -169,13 +171,16 @@ fn start(state: &State, window: &Window) -> Result<Option<Reading>> {
     };
     let fragment = &state.fragment;
     let (file, meta) = (fragment.file.clone(), fragment.meta.clone());
-    let stream = ParquetRecordBatchStreamBuilder::new_with_metadata(file, meta)
-        .with_row_groups(vec![window.group])
-        .with_projection(state.projection.mask.clone())
-        .with_row_selection(select(live.iter().cloned(), group))
-        .with_batch_size(state.batch_rows)
-        .build()
-        .map_err(|e| read_error(fragment.file.key(), e))?;
+    let build = || {
+        ParquetRecordBatchStreamBuilder::new_with_metadata(file, meta)
+            .with_row_groups(vec![window.group])
+            .with_projection(state.projection.mask.clone())
+            .with_row_selection(select(live.iter().cloned(), group))
+            .with_batch_size(state.batch_rows)
+            .build()
+            .map_err(|e| read_error(fragment.file.key(), e))
+    };
+    let stream = decode("fragment", fragment.file.key(), build)?;
     Ok(Some(Reading {
         stream,
         positions: live.into_iter().flatten(),

@@ -133,6 +133,11 @@ pub async fn verify(
     if let Some(definition) = &manifest.definition {
         objects::check(store, &mut checks, "definition", definition).await;
     }
+    for killed in manifest.delta.iter().flat_map(|d| &d.killed) {
+        for (_, bitmap) in &killed.positions.chunks {
+            objects::check(store, &mut checks, "bitmap", bitmap).await;
+        }
+    }
     let tables = survey_tables(store, &mut checks, manifest, object).await;
     let mut rehashed = Vec::new();
     for table in &tables {

@@ -1,5 +1,11 @@
 //! The engine's integration tests: one binary, no DataFusion.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test fails by panicking"
+)]
+
 mod catalog;
 mod embed;
 mod protocol_model;
@@ -8,3 +14,8 @@ mod s3_server;
 mod sim_store;
 mod support;
 mod sweep;
+mod table_mask;
+mod table_model;
+mod table_schema;
+mod table_verify;
+mod table_writer;

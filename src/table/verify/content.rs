@@ -15,7 +15,7 @@ use crate::store::Store;
 use crate::table::bitmap::DeadRows;
 use crate::table::ledger::Ledger;
 use crate::table::manifest::{Entry, Fragment, KeyRange, Layout};
-use crate::table::mask::LogicalMask;
+use crate::table::mask::{LogicalMask, mask_digest};
 use crate::table::order::{OrderCheck, SortKeys};
 use crate::table::projection::Projection;
 use crate::table::read::{ReadOptions, TableReader};
@@ -168,6 +168,14 @@ async fn check_counts(
             Ok(found.to_string()),
         );
     }
+    let hex = |digest: Option<Digest>| digest.map_or("none".to_owned(), |d| d.to_string());
+    let found = hex(mask_digest(entries));
+    checks.push(
+        &surveyed.key,
+        "mask_digest",
+        hex(table.mask_digest),
+        Ok(found),
+    );
     let ledger = Ledger::load(store, &env.budget, entries).await;
     let found = ledger.map(|ledger| ledger.len().to_string());
     checks.push(

@@ -3,3 +3,4 @@
 pub mod append;
 pub mod audit;
 pub mod embedding;
+pub mod tables;
