@@ -10,6 +10,7 @@ pub mod env;
 mod error;
 pub mod ident;
 pub mod limits;
+pub mod publish;
 pub mod store;
 pub mod table;
 

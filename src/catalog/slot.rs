@@ -115,6 +115,8 @@ pub struct BranchEntry {
     pub id: String,
     /// Commit id of the head.
     pub commit_id: String,
+    /// Version of the head.
+    pub version: u64,
     /// Its manifest.
     pub manifest: ObjRef,
 }

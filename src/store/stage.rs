@@ -94,7 +94,12 @@ impl Stager {
     pub async fn flush(&mut self, store: &Store) -> Result<()> {
         let pending = std::mem::take(&mut self.pending);
         stream::iter(pending)
-            .map(|(key, bytes)| async move { store.put_object(&key, bytes).await })
+            .map(|(key, bytes)| async move {
+                store.put_object(&key, bytes.clone()).await?;
+                // The next commit of this process extends these very pages.
+                store.cache().put_bytes(&key, bytes);
+                Ok(())
+            })
             .buffer_unordered(CONCURRENT_PUTS)
             .try_collect::<()>()
             .await

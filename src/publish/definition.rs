@@ -1,0 +1,116 @@
+//! The definition of an embedding table: what its vectors are a function of.
+
+use serde::{Deserialize, Serialize};
+
+use crate::digest::{Digest, Hasher, canonical_json, parse_canonical};
+use crate::store::{ObjRef, Store};
+use crate::{Error, Result};
+
+/// Format of the definition object.
+const FORMAT: u64 = 1;
+
+/// A column of the recorded source.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SourceColumn {
+    /// Its name.
+    pub name: String,
+    /// Its type, as [`crate::table::schema`] spells it.
+    pub data_type: String,
+}
+
+/// The source that a table was generated from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SourceRef {
+    /// Fully qualified name: catalog, schema, table.
+    pub name: [String; 3],
+    /// The columns that the table uses: key, texts, includes.
+    pub columns: Vec<SourceColumn>,
+}
+
+/// The model, as far as it changes vectors.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ModelRef {
+    /// Canonical spec, such as `hash:384`; holds no secret.
+    pub spec: String,
+    /// Canonical JSON text of the model's definition.
+    pub definition: String,
+}
+
+/// An immutable object that every manifest of the table names.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Definition {
+    /// Format of the object.
+    pub format: u64,
+    /// The source.
+    pub source: SourceRef,
+    /// Text columns in the order in which they are joined.
+    pub columns: Vec<String>,
+    /// Key column.
+    pub key_column: String,
+    /// Included columns.
+    pub include: Vec<String>,
+    /// The model.
+    pub model: ModelRef,
+    /// Width of the vectors.
+    pub dimensions: u64,
+    /// Default metric of searches.
+    pub metric: String,
+}
+
+impl Definition {
+    /// A definition in the current format.
+    pub fn new(
+        source: SourceRef,
+        columns: Vec<String>,
+        key_column: String,
+        model: ModelRef,
+        dimensions: u64,
+    ) -> Self {
+        let (format, include, metric) = (FORMAT, Vec::new(), "cosine".to_owned());
+        Self {
+            format,
+            source,
+            columns,
+            key_column,
+            include,
+            model,
+            dimensions,
+            metric,
+        }
+    }
+
+    /// The hash of what changes vectors: model, text columns, key column and width. Where the source
+    /// stands and which columns ride along do not count.
+    pub fn hash(&self) -> Digest {
+        let mut hasher = Hasher::new("stratagraph.definition.v1");
+        hasher.part(self.model.definition.as_bytes());
+        hasher.list(self.columns.iter().map(String::as_bytes));
+        hasher.part(self.key_column.as_bytes());
+        hasher.part(&self.dimensions.to_le_bytes());
+        hasher.finish()
+    }
+
+    /// Its bytes.
+    pub fn encode(&self) -> Result<Vec<u8>> {
+        canonical_json(self)
+    }
+
+    /// Loads and checks a definition.
+    pub async fn load(store: &Store, object: &ObjRef) -> Result<Self> {
+        let bytes = store.get("definition", object).await?;
+        let definition: Self = parse_canonical("definition", &object.key, &bytes)?;
+        if definition.format != FORMAT {
+            let (path, found) = (object.key.clone(), definition.format);
+            return Err(Error::IncompatibleFormat {
+                path,
+                found,
+                supported: FORMAT,
+            });
+        }
+        Ok(definition)
+    }
+}
