@@ -1,1 +1,6 @@
-//! Tests.
+//! The engine's integration tests: one binary, no DataFusion.
+
+mod catalog;
+mod embed;
+mod protocol_model;
+mod support;
