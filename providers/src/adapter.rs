@@ -15,6 +15,8 @@ use datafusion::physical_expr_adapter::{
 };
 use parquet::arrow::PARQUET_FIELD_ID_META_KEY;
 
+use crate::error::to_datafusion;
+
 /// Adapts expressions on the planned schema to the file of a fragment.
 #[derive(Debug, Clone)]
 pub struct FieldIdAdapterFactory {
@@ -36,7 +38,12 @@ impl FieldIdAdapterFactory {
         let fields = physical.fields().iter().map(|field| {
             let planned = field_id(field).and_then(|id| self.names.get(&id));
             let Some(name) = planned else {
-                return Arc::new(field.as_ref().clone().with_name(format!("\0{}", field.name())));
+                return Arc::new(
+                    field
+                        .as_ref()
+                        .clone()
+                        .with_name(format!("\0{}", field.name())),
+                );
             };
             match logical.field_with_name(name) {
                 Ok(logical) if logical.data_type() == field.data_type() => {
@@ -51,7 +58,11 @@ impl FieldIdAdapterFactory {
 
 /// The property id that the writer left on a field.
 fn field_id(field: &Field) -> Option<u64> {
-    field.metadata().get(PARQUET_FIELD_ID_META_KEY)?.parse().ok()
+    field
+        .metadata()
+        .get(PARQUET_FIELD_ID_META_KEY)?
+        .parse()
+        .ok()
 }
 
 impl PhysicalExprAdapterFactory for FieldIdAdapterFactory {
@@ -60,6 +71,13 @@ impl PhysicalExprAdapterFactory for FieldIdAdapterFactory {
         logical_file_schema: SchemaRef,
         physical_file_schema: SchemaRef,
     ) -> Result<Arc<dyn PhysicalExprAdapter>> {
+        // Without ids every column would look new, that is NULL.
+        let fields = physical_file_schema.fields();
+        if !fields.iter().any(|field| field_id(field).is_some()) {
+            let found = "none";
+            let error = stratagraph::Error::corrupt("fragment", "schema", "field ids", found);
+            return Err(to_datafusion(error));
+        }
         let renamed = self.rename(&logical_file_schema, &physical_file_schema);
         let by_name = DefaultPhysicalExprAdapterFactory.create(logical_file_schema, renamed)?;
         Ok(Arc::new(FieldIdAdapter {
@@ -126,8 +144,15 @@ mod tests {
         let adapter = factory.create(logical, physical).unwrap();
         let column = |name: &str, i| adapter.rewrite(Arc::new(Column::new(name, i))).unwrap();
         let renamed = column("new_name", 0);
-        assert_eq!(renamed.downcast_ref::<Column>(), Some(&Column::new("old_name", 1)));
-        assert!(column("a", 1).to_string().starts_with("CAST(b@2"), "{}", column("a", 1));
+        assert_eq!(
+            renamed.downcast_ref::<Column>(),
+            Some(&Column::new("old_name", 1))
+        );
+        assert!(
+            column("a", 1).to_string().starts_with("CAST(b@2"),
+            "{}",
+            column("a", 1)
+        );
         assert!(column("added", 2).downcast_ref::<Literal>().is_some());
     }
 }

@@ -87,9 +87,9 @@ fn schema_of(columns: &[PlannedColumn]) -> SchemaRef {
 
 /// The visible columns of a table in file order, typed as plans see them.
 pub(crate) fn columns_of(name: &Name, table: &TableManifest) -> Result<Vec<PlannedColumn>> {
-    let current = table.current_schema().ok_or_else(|| {
-        Error::corrupt("table manifest", name.as_str(), "a schema", "none")
-    })?;
+    let current = table
+        .current_schema()
+        .ok_or_else(|| Error::corrupt("table manifest", name.as_str(), "a schema", "none"))?;
     Ok(all_columns(current)?
         .into_iter()
         .filter(|c| {
@@ -164,9 +164,7 @@ pub(crate) fn map_columns(
 
 /// Whether every value of `from` is a value of `to`.
 fn widens(from: &DataType, to: &DataType) -> bool {
-    use DataType::{
-        Float32, Float64, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64,
-    };
+    use DataType::{Float32, Float64, Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64};
     from == to
         || matches!(
             (from, to),

@@ -67,25 +67,24 @@ fn find_in<'a>(error: &'a (dyn StdError + 'static), depth: usize) -> Option<&'a 
         return errors.iter().find_map(|e| find_in(e, depth - 1));
     }
     // `source()` of these skips the error that they hold: it answers with that error's own source.
-    let held: Option<&'a (dyn StdError + 'static)> = if let Some(ArrowError::ExternalError(held)) =
-        error.downcast_ref::<ArrowError>()
-    {
-        Some(held.as_ref())
-    } else if let Some(ParquetError::External(held)) = error.downcast_ref::<ParquetError>() {
-        Some(held.as_ref())
-    } else if let Some(object_store::Error::Generic { source, .. }) =
-        error.downcast_ref::<object_store::Error>()
-    {
-        Some(source.as_ref())
-    } else if let Some(shared) = error.downcast_ref::<Arc<DataFusionError>>() {
-        Some(shared.as_ref())
-    } else if let Some(shared) = error.downcast_ref::<Arc<Error>>() {
-        return Some(shared.as_ref());
-    } else if let Some(io) = error.downcast_ref::<std::io::Error>() {
-        io.get_ref().map(|held| held as &(dyn StdError + 'static))
-    } else {
-        None
-    };
+    let held: Option<&'a (dyn StdError + 'static)> =
+        if let Some(ArrowError::ExternalError(held)) = error.downcast_ref::<ArrowError>() {
+            Some(held.as_ref())
+        } else if let Some(ParquetError::External(held)) = error.downcast_ref::<ParquetError>() {
+            Some(held.as_ref())
+        } else if let Some(object_store::Error::Generic { source, .. }) =
+            error.downcast_ref::<object_store::Error>()
+        {
+            Some(source.as_ref())
+        } else if let Some(shared) = error.downcast_ref::<Arc<DataFusionError>>() {
+            Some(shared.as_ref())
+        } else if let Some(shared) = error.downcast_ref::<Arc<Error>>() {
+            return Some(shared.as_ref());
+        } else if let Some(io) = error.downcast_ref::<std::io::Error>() {
+            io.get_ref().map(|held| held as &(dyn StdError + 'static))
+        } else {
+            None
+        };
     if let Some(found) = held.and_then(|held| find_in(held, depth - 1)) {
         return Some(found);
     }
@@ -149,9 +148,8 @@ mod tests {
 
         let parquet = DataFusionError::from(ParquetError::External(Box::new(deep())));
         assert_eq!(find_error(&parquet).map(Error::code), Some("Corrupt"));
-        let arrow = ArrowError::ExternalError(Box::new(DataFusionError::External(Box::new(
-            deep(),
-        ))));
+        let arrow =
+            ArrowError::ExternalError(Box::new(DataFusionError::External(Box::new(deep()))));
         let found = DataFusionError::from(arrow);
         assert_eq!(find_error(&found).map(Error::code), Some("Corrupt"));
         assert!(find_error(&DataFusionError::Plan("x".to_owned())).is_none());

@@ -70,7 +70,9 @@ pub trait WriteHooks: Debug + Send + Sync {
 /// What an embedding table answers to DML: its rows come from verbs.
 pub(crate) fn read_only(table: &str, write: &TableWrite) -> datafusion::error::DataFusionError {
     let verb = match write {
-        TableWrite::Insert { .. } => "refresh_embeddings after changing the source, or import_embeddings",
+        TableWrite::Insert { .. } => {
+            "refresh_embeddings after changing the source, or import_embeddings"
+        }
         TableWrite::Delete | TableWrite::Update { .. } | TableWrite::Merge { .. } => {
             "refresh_embeddings after changing the source"
         }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
@@ -32,7 +32,10 @@ pub(crate) type StatementKey = (String, Option<i64>);
 struct Fallback {
     key: StatementKey,
     made: i64,
-    pin: Arc<StatementPin>,
+    pin: Weak<StatementPin>,
+    /// Held for a statement that nothing else has pinned; its scans may be of empty tables, whose
+    /// plans hold nothing.
+    held: Option<Arc<StatementPin>>,
 }
 
 /// One store as this process knows it. All providers of an installation share it.
@@ -111,8 +114,11 @@ impl Metadata {
             datasets.into_iter().map(|(n, d)| (n, d.kind)).collect();
         let known = |name: &String, _: &mut Arc<PlannedTable>| names.contains_key(name);
         write(&self.tables).retain(known);
-        *write(&self.names) = Arc::new(names);
-        self.listed.fetch_max(head.version, Ordering::Relaxed);
+        let mut current = write(&self.names);
+        // Another task may have listed a newer head meanwhile.
+        if self.listed.fetch_max(head.version, Ordering::Relaxed) <= head.version {
+            *current = Arc::new(names);
+        }
         Ok(())
     }
 
@@ -194,30 +200,56 @@ impl Metadata {
         self.table_now(name).map(|table| Arc::clone(&table.schema))
     }
 
-    /// The pin of a statement that no analyzer rule has pinned.
+    /// The pin of a statement that no analyzer rule has pinned, or not all of it: a provider inside
+    /// a foreign one is out of the rule's sight.
     pub(crate) fn fallback_pin(&self, key: StatementKey) -> Arc<StatementPin> {
         let now = self.now();
-        let mut pins = self.fallback.lock().unwrap_or_else(PoisonError::into_inner);
-        pins.retain(|entry| now.saturating_sub(entry.made) < FALLBACK_MICROS);
-        if let Some(entry) = pins.iter().find(|entry| entry.key == key) {
-            return Arc::clone(&entry.pin);
+        let mut pins = self.fallback(now);
+        let found = pins.iter().find(|entry| entry.key == key);
+        if let Some(pin) = found.and_then(|entry| entry.pin.upgrade()) {
+            return pin;
         }
         let pin = Arc::new(StatementPin::default());
         pins.push(Fallback {
             key,
             made: now,
-            pin: Arc::clone(&pin),
+            pin: Arc::downgrade(&pin),
+            held: Some(Arc::clone(&pin)),
         });
         pin
+    }
+
+    /// Lets the rest of a statement find the pin that the analyzer rule gave one of its scans.
+    pub(crate) fn remember_pin(&self, key: StatementKey, pin: &Arc<StatementPin>) {
+        let now = self.now();
+        let mut pins = self.fallback(now);
+        let known = |entry: &Fallback| entry.key == key && entry.pin.strong_count() > 0;
+        if !pins.iter().any(known) {
+            pins.push(Fallback {
+                key,
+                made: now,
+                pin: Arc::downgrade(pin),
+                held: None,
+            });
+        }
+    }
+
+    fn fallback(&self, now: i64) -> MutexGuard<'_, Vec<Fallback>> {
+        let mut pins = self.fallback.lock().unwrap_or_else(PoisonError::into_inner);
+        pins.retain(|entry| {
+            let fresh = now.saturating_sub(entry.made) < FALLBACK_MICROS;
+            fresh && (entry.held.is_some() || entry.pin.strong_count() > 0)
+        });
+        pins
     }
 }
 
 /// Waits where a blocked thread cannot stop the runtime.
 fn wait<F: Future>(name: &str, future: F) -> Result<F::Output> {
     match Handle::try_current() {
-        Ok(handle) if handle.runtime_flavor() == RuntimeFlavor::MultiThread => Ok(
-            tokio::task::block_in_place(|| handle.block_on(future)),
-        ),
+        Ok(handle) if handle.runtime_flavor() == RuntimeFlavor::MultiThread => {
+            Ok(tokio::task::block_in_place(|| handle.block_on(future)))
+        }
         _ => Err(Error::MetadataNotLoaded {
             name: name.to_owned(),
         }),

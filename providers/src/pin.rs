@@ -6,7 +6,7 @@
 
 use std::any::Any;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use datafusion::common::config::ConfigOptions;
@@ -28,7 +28,7 @@ type Snapshot = Arc<OnceCell<Arc<SnapshotPin>>>;
 #[derive(Debug, Default)]
 pub struct StatementPin {
     snapshots: Mutex<Vec<(usize, Snapshot)>>,
-    results: Mutex<HashMap<u64, Arc<dyn Any + Send + Sync>>>,
+    results: Mutex<HashMap<u64, Weak<dyn Any + Send + Sync>>>,
 }
 
 impl StatementPin {
@@ -43,7 +43,10 @@ impl StatementPin {
 
     fn cell(&self, catalog: &Arc<Catalog>) -> Snapshot {
         let store = Arc::as_ptr(catalog) as usize;
-        let mut snapshots = self.snapshots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut snapshots = self
+            .snapshots
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some((_, cell)) = snapshots.iter().find(|(known, _)| *known == store) {
             return Arc::clone(cell);
         }
@@ -63,15 +66,17 @@ impl StatementPin {
         cell.get_or_try_init(look).await.cloned()
     }
 
-    /// The value that all scans of one call share in this statement.
+    /// The value that all scans of one call share in this statement. The plans hold it, so that a
+    /// statement that is planned again starts anew even where its pin is found again.
     pub(crate) fn shared<T: Any + Send + Sync + Default>(&self, call: u64) -> Arc<T> {
         let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = results.get(&call).map(Arc::clone);
+        let known = results.get(&call).and_then(Weak::upgrade);
         if let Some(known) = known.and_then(|value| value.downcast::<T>().ok()) {
             return known;
         }
         let made = Arc::new(T::default());
-        results.insert(call, Arc::clone(&made) as Arc<dyn Any + Send + Sync>);
+        let shared: Arc<dyn Any + Send + Sync> = Arc::clone(&made) as _;
+        results.insert(call, Arc::downgrade(&shared));
         made
     }
 }
@@ -127,10 +132,7 @@ pub fn pin_plan(plan: LogicalPlan, pin: &Arc<StatementPin>) -> Result<LogicalPla
 
 /// The target of DML, pinned, with the analysed input: DataFusion 55.2 hands a provider an empty
 /// filter list for `WHERE x IN (subquery)`, so a write hook plans this input instead.
-fn pin_target(
-    dml: &DmlStatement,
-    pin: &Arc<StatementPin>,
-) -> Result<Option<Arc<dyn TableSource>>> {
+fn pin_target(dml: &DmlStatement, pin: &Arc<StatementPin>) -> Result<Option<Arc<dyn TableSource>>> {
     let Ok(provider) = source_as_provider(&dml.target) else {
         return Ok(None);
     };

@@ -45,7 +45,11 @@ impl Default for Settings {
 impl Settings {
     /// The settings of a session; the defaults where `install` did not run.
     pub fn of(options: &ConfigOptions) -> Self {
-        options.extensions.get::<Self>().cloned().unwrap_or_default()
+        options
+            .extensions
+            .get::<Self>()
+            .cloned()
+            .unwrap_or_default()
     }
 }
 
@@ -81,7 +85,11 @@ fn span(key: &str, value: &str) -> Result<Duration> {
         .and_then(|n| n.checked_mul(unit))
         .filter(|n| *n <= LIMIT);
     millis.map(Duration::from_millis).ok_or_else(|| {
-        bad_argument("SET", key, "expected seconds, or a number with ms, s or m, up to a day")
+        bad_argument(
+            "SET",
+            key,
+            "expected seconds, or a number with ms, s or m, up to a day",
+        )
     })
 }
 
@@ -113,7 +121,13 @@ impl ExtensionOptions for Settings {
                     _ => return Err(bad_argument("SET", &name, "expected exact or auto")),
                 }
             }
-            _ => return Err(bad_argument("SET", &name, "no such setting; see docs/sql.md")),
+            _ => {
+                return Err(bad_argument(
+                    "SET",
+                    &name,
+                    "no such setting; see docs/sql.md",
+                ));
+            }
         }
         Ok(())
     }

@@ -65,7 +65,11 @@ pub(crate) fn of_fragment(schema: &Schema, fragment: &Fragment, key: Option<&str
     let share = live as f64 / fragment.rows.max(1) as f64;
     let bytes = (fragment.file.object.size as f64 * share) as usize;
     statistics.total_byte_size = Precision::Inexact(bytes);
-    for (field, column) in schema.fields().iter().zip(&mut statistics.column_statistics) {
+    for (field, column) in schema
+        .fields()
+        .iter()
+        .zip(&mut statistics.column_statistics)
+    {
         if !field.is_nullable() {
             column.null_count = Precision::Exact(0);
         }
@@ -180,7 +184,10 @@ mod tests {
             let keys = KeyRange::new("", &last);
             let bound = upper_bound(&keys).unwrap();
             assert_eq!(bound == last, whole, "{last:?}");
-            assert!(bound >= last && bound >= format!("{last}\u{10FFFF}") || whole, "{last:?}");
+            assert!(
+                bound >= last && bound >= format!("{last}\u{10FFFF}") || whole,
+                "{last:?}"
+            );
         }
         assert_eq!(upper_bound(&KeyRange::new("", &long("\u{10FFFF}"))), None);
     }

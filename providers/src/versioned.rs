@@ -139,7 +139,10 @@ impl VersionedTableProvider {
         state: &dyn Session,
     ) -> stratagraph::Result<(Arc<TableSnapshot>, Arc<StatementPin>)> {
         let pin = match &self.pin {
-            Some(pin) => Arc::clone(pin),
+            Some(pin) => {
+                self.metadata.remember_pin(key_of(state), pin);
+                Arc::clone(pin)
+            }
             None => self.metadata.fallback_pin(key_of(state)),
         };
         let version = match &self.reads {
@@ -157,7 +160,11 @@ impl VersionedTableProvider {
         Ok((Arc::new(snapshot), pin))
     }
 
-    async fn write(&self, state: &dyn Session, write: TableWrite) -> Result<Arc<dyn ExecutionPlan>> {
+    async fn write(
+        &self,
+        state: &dyn Session,
+        write: TableWrite,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         match &self.hooks {
             None => Err(read_only(self.planned.name.as_str(), &write)),
             Some(hooks) => {

@@ -3,8 +3,9 @@
 
 mod args;
 mod exec;
-mod provider;
 mod plain;
+mod provider;
+mod value;
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -13,16 +14,17 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use datafusion::execution::context::SessionState;
 use datafusion::execution::TaskContext;
+use datafusion::execution::context::SessionState;
 use datafusion::physical_plan::ExecutionPlan;
 use stratagraph::Result;
 
-pub use args::{ArgSpec, ArgType, ArgValue, BoundArgs};
+pub use args::{ArgSpec, BoundArgs};
 pub use exec::VerbExec;
 pub use plain::PlainFunction;
 pub use provider::FunctionProvider;
 pub(crate) use provider::{PlannedArg, hidden_name, hidden_type};
+pub use value::{ArgType, ArgValue};
 
 use crate::metadata::Metadata;
 use crate::pin::StatementPin;
@@ -94,7 +96,8 @@ pub trait TableFunction: Debug + Send + Sync + 'static {
 
     /// Does the work, completely, and gives all rows. Called at most once for each execution of a
     /// plan, never when a statement is planned. Dropping the future cancels it.
-    async fn run(self: Arc<Self>, args: BoundArgs, context: RunContext) -> Result<Vec<RecordBatch>>;
+    async fn run(self: Arc<Self>, args: BoundArgs, context: RunContext)
+    -> Result<Vec<RecordBatch>>;
 }
 
 /// The arguments of a call while a statement is planned; parameters have no value yet.

@@ -8,9 +8,10 @@ use datafusion::error::Result;
 use datafusion::logical_expr::Expr;
 use stratagraph::digest::Hasher;
 
-use super::args::{ArgSpec, ArgValue};
-use super::provider::{FunctionProvider, PlannedArg};
 use super::TableFunction;
+use super::args::ArgSpec;
+use super::provider::{FunctionProvider, PlannedArg};
+use super::value::ArgValue;
 use crate::error::bad_argument;
 use crate::metadata::Metadata;
 

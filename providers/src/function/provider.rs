@@ -16,8 +16,9 @@ use datafusion::physical_expr::projection::ProjectionExprs;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::projection::ProjectionExec;
 
-use super::args::{ArgValue, BoundArgs};
+use super::args::BoundArgs;
 use super::exec::{Call, VerbExec};
+use super::value::ArgValue;
 use super::{FunctionSpec, PlannedArgs, RunContext, TableFunction};
 use crate::error::{ResultExt, bad_argument};
 use crate::metadata::Metadata;
@@ -167,7 +168,11 @@ impl FunctionProvider {
         };
         if found.is_none() && self.mentions_hidden(filter)? {
             let name = self.function.spec().name;
-            return Err(bad_argument(name, "$", format!("{filter} is not a constant")));
+            return Err(bad_argument(
+                name,
+                "$",
+                format!("{filter} is not a constant"),
+            ));
         }
         Ok(found)
     }
@@ -188,7 +193,10 @@ impl FunctionProvider {
             };
             let arg = &spec.args[argument];
             let value = arg.check_text(spec.name, text.as_deref())?;
-            if bound[argument].as_ref().is_some_and(|known| *known != value) {
+            if bound[argument]
+                .as_ref()
+                .is_some_and(|known| *known != value)
+            {
                 return Err(bad_argument(spec.name, arg.name, "is bound twice"));
             }
             bound[argument] = Some(value);

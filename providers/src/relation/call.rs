@@ -10,7 +10,9 @@ use datafusion::error::Result;
 use datafusion::logical_expr::expr::Placeholder;
 use datafusion::logical_expr::planner::RelationPlannerContext;
 use datafusion::logical_expr::simplify::SimplifyContext;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator, binary_expr, cast, col};
+use datafusion::logical_expr::{
+    Expr, LogicalPlan, LogicalPlanBuilder, Operator, binary_expr, cast, col,
+};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr as SqlExpr, FunctionArg, FunctionArgExpr, Ident, TableFactor,

@@ -31,7 +31,11 @@ pub(super) fn has_hints(factor: &TableFactor) -> bool {
             ..
         } => {
             let lists = !(with_hints.is_empty() && partitions.is_empty() && index_hints.is_empty());
-            lists || version.is_some() || *with_ordinality || json_path.is_some() || sample.is_some()
+            lists
+                || version.is_some()
+                || *with_ordinality
+                || json_path.is_some()
+                || sample.is_some()
         }
         _ => false,
     }
@@ -122,7 +126,11 @@ fn versioned(
     for hint in hints {
         let (key, value) = parse(name, hint)?;
         if key != "version" {
-            return Err(bad_argument(name, &key, "is not a hint of this table; use version"));
+            return Err(bad_argument(
+                name,
+                &key,
+                "is not a hint of this table; use version",
+            ));
         }
         if version.replace(value).is_some() || table.is_explicit() {
             return Err(bad_argument(name, "version", "is given twice"));
@@ -156,9 +164,10 @@ fn parse(name: &str, hint: &Expr) -> Result<(String, u64)> {
     match right.as_ref() {
         Expr::Value(value) => match &value.value {
             Value::Number(text, _) => {
-                let number = text.to_string().parse().map_err(|_| {
-                    bad_argument(name, "version", "expected a version number")
-                })?;
+                let number = text
+                    .to_string()
+                    .parse()
+                    .map_err(|_| bad_argument(name, "version", "expected a version number"))?;
                 Ok((key, number))
             }
             _ => Err(bad_argument(name, "version", "expected a version number")),

@@ -31,7 +31,16 @@ async fn fragments_of_older_schemas_are_read_by_id() {
     let sums = "select sum(n), min(city), max(city), count(n) from sg.embeddings.t";
     let before = one(&ctx, sums).await;
     let planned = ctx.sql(sums).await.unwrap();
-    world.other().publish("t", Change { schema: Some(renamed()), ..Change::default() }).await;
+    world
+        .other()
+        .publish(
+            "t",
+            Change {
+                schema: Some(renamed()),
+                ..Change::default()
+            },
+        )
+        .await;
     // Planned before the rename: the ids are still there.
     let found = super::world::lines(&planned.collect().await.unwrap());
     assert_eq!(found, [before.clone()]);
@@ -40,10 +49,14 @@ async fn fragments_of_older_schemas_are_read_by_id() {
         let set = format!("set datafusion.execution.parquet.pushdown_filters = {pushdown}");
         query(&ctx, &set).await.unwrap();
         assert_eq!(one(&ctx, after).await, before);
-        let nulls = "select count(*) from sg.embeddings.t where added is null and n = 'c1' and number < 50";
+        let nulls =
+            "select count(*) from sg.embeddings.t where added is null and n = 'c1' and number < 50";
         let then = "select count(*) from sg.embeddings.\"t@0\" where city = 'c1' and n < 50";
         assert_eq!(one(&ctx, nulls).await, one(&ctx, then).await);
-        assert_eq!(one(&ctx, "select count(*) from sg.embeddings.t where added = 1").await, "0");
+        assert_eq!(
+            one(&ctx, "select count(*) from sg.embeddings.t where added = 1").await,
+            "0"
+        );
     }
 }
 
@@ -55,12 +68,28 @@ async fn a_schema_that_lost_a_column_is_another_schema() {
     let planned = ctx.sql("select sum(n) from sg.embeddings.t").await.unwrap();
     let mut narrow = embedding_schema(2, &[Field::new("n", DataType::Int64, true)]).unwrap();
     narrow.id = 1;
-    world.other().publish("t", Change { schema: Some(narrow), ..Change::default() }).await;
+    world
+        .other()
+        .publish(
+            "t",
+            Change {
+                schema: Some(narrow),
+                ..Change::default()
+            },
+        )
+        .await;
     let error = planned.collect().await.unwrap_err();
     let found = stratagraph_providers::find_error(&error).unwrap();
     assert_eq!(found.code(), "SchemaChanged");
     assert!(found.is_retryable());
     // Planned again it works, and the column is gone.
-    assert_eq!(code(&ctx, "select sum(n) from sg.embeddings.t").await, "no error, 1 rows");
-    assert!(code(&ctx, "select city from sg.embeddings.t").await.starts_with("foreign"));
+    assert_eq!(
+        code(&ctx, "select sum(n) from sg.embeddings.t").await,
+        "no error, 1 rows"
+    );
+    assert!(
+        code(&ctx, "select city from sg.embeddings.t")
+            .await
+            .starts_with("foreign")
+    );
 }

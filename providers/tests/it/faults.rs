@@ -18,7 +18,12 @@ async fn objects(world: &World, kind: &str) -> Vec<String> {
 
 #[allow(clippy::disallowed_methods)]
 async fn overwrite(world: &World, key: &str, bytes: Bytes) {
-    world.store.inner().put(&Path::from(key), bytes.into()).await.unwrap();
+    world
+        .store
+        .inner()
+        .put(&Path::from(key), bytes.into())
+        .await
+        .unwrap();
 }
 
 #[tokio::test]
@@ -27,7 +32,12 @@ async fn damaged_fragments_are_typed_errors() {
         let world = World::new();
         world.publish("t", Change::add(rows(0..size, 1))).await;
         let key = objects(&world, "parquet").await.remove(0);
-        let whole = world.store.inner().get(&Path::from(key.as_str())).await.unwrap();
+        let whole = world
+            .store
+            .inner()
+            .get(&Path::from(key.as_str()))
+            .await
+            .unwrap();
         let whole = whole.bytes().await.unwrap();
         let mut flipped = whole.to_vec();
         flipped[whole.len() / 3] ^= 1;
@@ -39,7 +49,12 @@ async fn damaged_fragments_are_typed_errors() {
         ] {
             match bytes {
                 Some(bytes) => overwrite(&world, &key, bytes).await,
-                None => world.store.inner().delete(&Path::from(key.as_str())).await.unwrap(),
+                None => world
+                    .store
+                    .inner()
+                    .delete(&Path::from(key.as_str()))
+                    .await
+                    .unwrap(),
             }
             // A process that has not cached anything.
             for pushdown in [false, true] {
@@ -58,7 +73,10 @@ async fn damaged_fragments_are_typed_errors() {
                     } else {
                         ["Corrupt", "Corrupt"]
                     };
-                    assert!(expected.contains(&found.as_str()), "{what} {size} {sql}: {found}");
+                    assert!(
+                        expected.contains(&found.as_str()),
+                        "{what} {size} {sql}: {found}"
+                    );
                 }
             }
             overwrite(&world, &key, whole.clone()).await;
@@ -73,16 +91,39 @@ async fn a_table_without_its_manifest_plans_and_fails_typed() {
     world.publish("t", Change::add(rows(30..40, 1))).await;
     let head = world.catalog.look().await.unwrap();
     let name = stratagraph::ident::Name::parse("t").unwrap();
-    let snapshot = stratagraph::catalog::resolve::table(&world.store, &head, &name, None).await.unwrap();
-    let old = stratagraph::catalog::resolve::table(&world.store, &head, &name, Some(0)).await.unwrap();
-    world.store.inner().delete(&Path::from(old.manifest_ref.key.as_str())).await.unwrap();
+    let snapshot = stratagraph::catalog::resolve::table(&world.store, &head, &name, None)
+        .await
+        .unwrap();
+    let old = stratagraph::catalog::resolve::table(&world.store, &head, &name, Some(0))
+        .await
+        .unwrap();
+    world
+        .store
+        .inner()
+        .delete(&Path::from(old.manifest_ref.key.as_str()))
+        .await
+        .unwrap();
     let config = SessionConfig::new().with_information_schema(true);
     let ctx = world.other().session(config.clone()).await;
-    assert_eq!(code(&ctx, "select * from sg.embeddings.\"t@0\"").await, "VersionUnavailable");
-    assert_eq!(code(&ctx, "select n from sg.embeddings.t with (version = 0)").await, "VersionUnavailable");
-    assert_eq!(code(&ctx, "select n from sg.embeddings.t").await, "no error, 40 rows");
+    assert_eq!(
+        code(&ctx, "select * from sg.embeddings.\"t@0\"").await,
+        "VersionUnavailable"
+    );
+    assert_eq!(
+        code(&ctx, "select n from sg.embeddings.t with (version = 0)").await,
+        "VersionUnavailable"
+    );
+    assert_eq!(
+        code(&ctx, "select n from sg.embeddings.t").await,
+        "no error, 40 rows"
+    );
 
-    world.store.inner().delete(&Path::from(snapshot.manifest_ref.key.as_str())).await.unwrap();
+    world
+        .store
+        .inner()
+        .delete(&Path::from(snapshot.manifest_ref.key.as_str()))
+        .await
+        .unwrap();
     let ctx = world.other().session(config).await;
     for sql in [
         "select * from sg.embeddings.t",
@@ -96,7 +137,12 @@ async fn a_table_without_its_manifest_plans_and_fails_typed() {
 }
 
 async fn physical(ctx: &SessionContext, sql: &str) -> Arc<dyn ExecutionPlan> {
-    ctx.sql(sql).await.unwrap().create_physical_plan().await.unwrap()
+    ctx.sql(sql)
+        .await
+        .unwrap()
+        .create_physical_plan()
+        .await
+        .unwrap()
 }
 
 #[tokio::test]
@@ -104,7 +150,9 @@ async fn plans_cannot_be_encoded_without_their_masks() {
     let world = World::new();
     let mut dead = roaring::RoaringBitmap::new();
     dead.insert(1);
-    world.publish("t", Change::add_masked(rows(0..30, 1), dead)).await;
+    world
+        .publish("t", Change::add_masked(rows(0..30, 1), dead))
+        .await;
     let ctx = world.session(SessionConfig::new()).await;
     for sql in [
         "select * from sg.embeddings.t",

@@ -70,7 +70,11 @@ impl TableFunction for Probe {
         Ok(text_schema(&["tag", "args"]))
     }
 
-    async fn run(self: Arc<Self>, args: BoundArgs, context: RunContext) -> Result<Vec<RecordBatch>> {
+    async fn run(
+        self: Arc<Self>,
+        args: BoundArgs,
+        context: RunContext,
+    ) -> Result<Vec<RecordBatch>> {
         let tag = args.text("tag")?.to_owned();
         *RUNS.lock().unwrap().entry(tag.clone()).or_default() += 1;
         if tag == "fail" {
@@ -98,7 +102,10 @@ impl TableFunction for Probe {
         }
         let columns: Vec<ArrayRef> = vec![
             Arc::new(StringArray::from_iter_values([&tag, &tag])),
-            Arc::new(StringArray::from_iter_values([shown.join(" "), "second".to_owned()])),
+            Arc::new(StringArray::from_iter_values([
+                shown.join(" "),
+                "second".to_owned(),
+            ])),
         ];
         let schema = text_schema(&["tag", "args"]);
         Ok(vec![RecordBatch::try_new(schema, columns)?])
@@ -117,7 +124,10 @@ impl TableFunction for Seen {
     }
 
     async fn run(self: Arc<Self>, _: BoundArgs, context: RunContext) -> Result<Vec<RecordBatch>> {
-        let head = context.pin.snapshot(&context.metadata, Default::default()).await?;
+        let head = context
+            .pin
+            .snapshot(&context.metadata, Default::default())
+            .await?;
         let column: ArrayRef = Arc::new(Int64Array::from(vec![head.version as i64]));
         let field = Field::new("catalog_version", DataType::Int64, false);
         let schema = Arc::new(Schema::new(vec![field]));
@@ -165,9 +175,17 @@ async fn a_verb_runs_as_often_as_its_plan_is_executed() {
         ("a5", "select * from probe('a5') limit 0", 0),
         ("a6", "select * from probe('a6') where false", 0),
         ("a7", "select * from probe('a7') limit 1", 1),
-        ("a8", "with r as (select * from probe('a8')) select * from r union all select * from r", 1),
+        (
+            "a8",
+            "with r as (select * from probe('a8')) select * from r union all select * from r",
+            1,
+        ),
         ("a9", "select args from probe('a9') where tag = 'none'", 1),
-        ("b1", "with r as (select * from probe('b1')) select * from r a join r b on a.tag = b.tag", 1),
+        (
+            "b1",
+            "with r as (select * from probe('b1')) select * from r a join r b on a.tag = b.tag",
+            1,
+        ),
         ("b2", "create view v as select * from probe('b2')", 0),
         ("b2", "select * from v", 1),
         ("b2", "select tag from v limit 1", 2),
@@ -175,18 +193,27 @@ async fn a_verb_runs_as_often_as_its_plan_is_executed() {
         ("b3", "execute p", 1),
         ("b3", "execute p", 2),
         ("b4", "create table t as select * from probe('b4')", 1),
-        ("b5", "select 1 where 'b5' in (select tag from probe('b5'))", 1),
+        (
+            "b5",
+            "select 1 where 'b5' in (select tag from probe('b5'))",
+            1,
+        ),
         ("b6", "select (select max(tag) from probe('b6'))", 1),
     ];
     for (tag, sql, expected) in cases {
-        query(&ctx, sql).await.unwrap_or_else(|e| panic!("{sql}: {e}"));
+        query(&ctx, sql)
+            .await
+            .unwrap_or_else(|e| panic!("{sql}: {e}"));
         assert_eq!(runs(tag), expected, "{sql}");
     }
     let frame = ctx.sql("select * from probe('b7')").await.unwrap();
     frame.clone().collect().await.unwrap();
     frame.collect().await.unwrap();
     assert_eq!(runs("b7"), 2);
-    assert_eq!(code(&ctx, "select * from probe('fail')").await, "InvalidArgument");
+    assert_eq!(
+        code(&ctx, "select * from probe('fail')").await,
+        "InvalidArgument"
+    );
     // A recursive query executes its body again and again.
     let recursive = "with recursive r as (select 0 n union all \
         select n + 1 from r, (select * from probe('b8') limit 1) where n < 3) select max(n) from r";
@@ -211,36 +238,73 @@ async fn hosts_without_rules_run_a_verb_once_too() {
     assert_eq!(one(&ctx, two).await, "k=Int(1)|k=Int(2)");
     let named = code(&ctx, "select * from probe('c5', k => 1)").await;
     assert!(named.starts_with("foreign"), "{named}");
-    assert_eq!(code(&ctx, "select * from probe('c5', 'x')").await, "InvalidArgument");
+    assert_eq!(
+        code(&ctx, "select * from probe('c5', 'x')").await,
+        "InvalidArgument"
+    );
 }
 
 #[tokio::test]
 async fn arguments_arrive_by_name_and_position() {
     let ctx = session().await;
-    ctx.sql("create table host as values (1), (2), (3)").await.unwrap().collect().await.unwrap();
+    ctx.sql("create table host as values (1), (2), (3)")
+        .await
+        .unwrap()
+        .collect()
+        .await
+        .unwrap();
     let shown = [
         ("probe('d')", "k=Int(7)"),
         ("PROBE(d, K => 3)", "k=Int(3)"),
         ("probe(K := 1 + 1, TAG => 'd')", "k=Int(2)"),
         ("probe('d', k = 4)", "k=Int(4)"),
         ("probe('d', NULL)", "k=Int(7)"),
-        ("probe('d', columns => 'a, b')", "k=Int(7) columns=Names([\"a\", \"b\"])"),
-        ("probe('d', columns => ['a', 'b'])", "k=Int(7) columns=Names([\"a\", \"b\"])"),
-        ("probe('d', 1, 'x', [1, 2.5])", "k=Int(1) columns=Names([\"x\"]) query=Vector([1.0, 2.5])"),
-        ("probe('d', query => 'it' || 's')", "k=Int(7) query=Text(\"its\")"),
-        ("probe('d', source => host)", "k=Int(7) source=Text(\"host\")"),
-        ("probe('d', source => public.\"Host\")", "k=Int(7) source=Text(\"public.Host\")"),
-        ("probe('d', source => (select * from host where column1 > 1))", "k=Int(7) source=2 rows"),
-        ("probe('d', source => (table host))", "k=Int(7) source=3 rows"),
+        (
+            "probe('d', columns => 'a, b')",
+            "k=Int(7) columns=Names([\"a\", \"b\"])",
+        ),
+        (
+            "probe('d', columns => ['a', 'b'])",
+            "k=Int(7) columns=Names([\"a\", \"b\"])",
+        ),
+        (
+            "probe('d', 1, 'x', [1, 2.5])",
+            "k=Int(1) columns=Names([\"x\"]) query=Vector([1.0, 2.5])",
+        ),
+        (
+            "probe('d', query => 'it' || 's')",
+            "k=Int(7) query=Text(\"its\")",
+        ),
+        (
+            "probe('d', source => host)",
+            "k=Int(7) source=Text(\"host\")",
+        ),
+        (
+            "probe('d', source => public.\"Host\")",
+            "k=Int(7) source=Text(\"public.Host\")",
+        ),
+        (
+            "probe('d', source => (select * from host where column1 > 1))",
+            "k=Int(7) source=2 rows",
+        ),
+        (
+            "probe('d', source => (table host))",
+            "k=Int(7) source=3 rows",
+        ),
         ("probe('d', flag => true)", "k=Int(7) flag=Bool(true)"),
-        ("probe('d', params => {'x': 1, 'y': 'z'})", "k=Int(7) params=struct of 2"),
+        (
+            "probe('d', params => {'x': 1, 'y': 'z'})",
+            "k=Int(7) params=struct of 2",
+        ),
         ("probe('d', params => '{}')", "k=Int(7) params=Text(\"{}\")"),
         ("probe('d', mode => 'm')", "k=Int(7) mode=Text(\"m\")"),
     ];
     for (call, expected) in shown {
         let sql = format!("select args from {call} where args <> 'second'");
         assert_eq!(one(&ctx, &sql).await, expected, "{call}");
-        let lateral = format!("select p.args from host h, lateral {call} p where p.args <> 'second' and column1 = 1");
+        let lateral = format!(
+            "select p.args from host h, lateral {call} p where p.args <> 'second' and column1 = 1"
+        );
         assert_eq!(one(&ctx, &lateral).await, expected, "lateral {call}");
     }
     let refused = [
@@ -264,8 +328,14 @@ async fn arguments_arrive_by_name_and_position() {
     }
     let correlated = "select * from host h, lateral probe('d', k => h.column1) p";
     assert_eq!(code(&ctx, correlated).await, "InvalidArgument");
-    let message = query(&ctx, "select * from probe('d', k => 'x')").await.unwrap_err().to_string();
-    assert!(message.contains("argument k of probe: expected an integer"), "{message}");
+    let message = query(&ctx, "select * from probe('d', k => 'x')")
+        .await
+        .unwrap_err()
+        .to_string();
+    assert!(
+        message.contains("argument k of probe: expected an integer"),
+        "{message}"
+    );
 }
 
 #[tokio::test]
@@ -278,7 +348,9 @@ async fn parameters_arrive_when_they_are_bound() {
         "prepare p4 as select a.args x, b.args y from probe('e1', $1) a join probe('e1', k => $2) b \
             on a.tag = b.tag where a.args <> 'second' and b.args <> 'second'",
     ] {
-        query(&ctx, sql).await.unwrap_or_else(|e| panic!("{sql}: {e}"));
+        query(&ctx, sql)
+            .await
+            .unwrap_or_else(|e| panic!("{sql}: {e}"));
     }
     for (sql, expected) in [
         ("execute p1(3)", "k=Int(3)"),
@@ -304,10 +376,19 @@ async fn parameters_arrive_when_they_are_bound() {
     let items = [ScalarValue::from(1.5f64), ScalarValue::from(0.1f64)];
     let list = ScalarValue::List(ScalarValue::new_list(&items, &DataType::Float64, true));
     assert_eq!(bound(list).await, "k=Int(7) query=Vector([1.5, 0.1])");
-    assert_eq!(bound(ScalarValue::from("word")).await, "k=Int(7) query=Text(\"word\")");
+    assert_eq!(
+        bound(ScalarValue::from("word")).await,
+        "k=Int(7) query=Text(\"word\")"
+    );
     assert_eq!(bound(ScalarValue::Utf8(None)).await, "k=Int(7)");
-    assert_eq!(code(&ctx, "select * from probe('e4', k => $1)").await, "InvalidArgument");
-    assert_eq!(code(&ctx, "select * from probe('e4', mode => $1)").await, "InvalidArgument");
+    assert_eq!(
+        code(&ctx, "select * from probe('e4', k => $1)").await,
+        "InvalidArgument"
+    );
+    assert_eq!(
+        code(&ctx, "select * from probe('e4', mode => $1)").await,
+        "InvalidArgument"
+    );
     assert_eq!(runs("e4"), 0);
 }
 
@@ -337,8 +418,12 @@ async fn calls_with_other_arguments_are_other_calls() {
     ] {
         assert_eq!(one(&ctx, sql).await, expected, "{sql}");
     }
-    let plan = query(&ctx, "explain select * from probe('f2', k => 2)").await.unwrap();
-    let again = query(&ctx, "explain select * from probe('f2', k => 2)").await.unwrap();
+    let plan = query(&ctx, "explain select * from probe('f2', k => 2)")
+        .await
+        .unwrap();
+    let again = query(&ctx, "explain select * from probe('f2', k => 2)")
+        .await
+        .unwrap();
     assert_eq!(plan, again);
     assert!(plan.join("\n").contains("VerbExec: probe"), "{plan:?}");
 }
@@ -346,11 +431,18 @@ async fn calls_with_other_arguments_are_other_calls() {
 #[tokio::test]
 async fn writes_can_be_switched_off() {
     let ctx = session().await;
-    query(&ctx, "set stratagraph.allow_writes = false").await.unwrap();
-    assert_eq!(code(&ctx, "select * from probe('g1')").await, "WritesNotAllowed");
+    query(&ctx, "set stratagraph.allow_writes = false")
+        .await
+        .unwrap();
+    assert_eq!(
+        code(&ctx, "select * from probe('g1')").await,
+        "WritesNotAllowed"
+    );
     assert_eq!(code(&ctx, "select * from seen()").await, "no error, 1 rows");
     assert_eq!(runs("g1"), 0);
-    query(&ctx, "set stratagraph.allow_writes = true").await.unwrap();
+    query(&ctx, "set stratagraph.allow_writes = true")
+        .await
+        .unwrap();
     query(&ctx, "select * from probe('g1')").await.unwrap();
 }
 

@@ -42,7 +42,11 @@ fn mask(random: &mut Random, rows: usize, share: f64, clustered: bool) -> Roarin
     let mut dead = RoaringBitmap::new();
     while dead.len() < wanted {
         let at = random.below(rows as u64) as u32;
-        let run = if clustered { 1 + random.below(wanted.max(2)) as u32 } else { 1 };
+        let run = if clustered {
+            1 + random.below(wanted.max(2)) as u32
+        } else {
+            1
+        };
         dead.insert_range(at..(at + run).min(rows as u32));
     }
     dead
@@ -65,7 +69,10 @@ async fn case(random: &mut Random, sizes: &[usize], share: f64, clustered: bool)
         let rows = rows(start..start + size, i as u64);
         next = next.max(start + size);
         let dead = mask(random, *size, share, clustered);
-        let alive = rows.iter().enumerate().filter(|(p, _)| !dead.contains(*p as u32));
+        let alive = rows
+            .iter()
+            .enumerate()
+            .filter(|(p, _)| !dead.contains(*p as u32));
         live.extend(alive.map(|(_, row)| row.clone()));
         change = change.and(rows, dead);
     }
@@ -94,15 +101,27 @@ fn predicate(random: &mut Random, keys: u64) -> String {
         0 => format!("_row_id = {}", key(random)),
         1 => format!("_row_id > {}", key(random)),
         2 => format!("_row_id between {} and {}", key(random), key(random)),
-        3 => format!("_row_id in ({}, {}, {})", key(random), key(random), key(random)),
+        3 => format!(
+            "_row_id in ({}, {}, {})",
+            key(random),
+            key(random),
+            key(random)
+        ),
         4 => format!("n < {}", random.below(100)),
         5 => format!("city = 'c{}'", random.below(6)),
         6 => "n is null".to_owned(),
         7 => "city is not null and n % 2 = 0".to_owned(),
         8 => format!("n = {} or _row_id <= {}", random.below(100), key(random)),
         9 => format!("city like 'c%' and _row_id >= {} and n > 40", key(random)),
-        10 => format!("not (n between 10 and {}) and city <> 'c1'", 10 + random.below(80)),
-        _ => format!("vector[1] < {} and _row_id < {}", random.below(100), key(random)),
+        10 => format!(
+            "not (n between 10 and {}) and city <> 'c1'",
+            10 + random.below(80)
+        ),
+        _ => format!(
+            "vector[1] < {} and _row_id < {}",
+            random.below(100),
+            key(random)
+        ),
     }
 }
 
@@ -117,18 +136,56 @@ fn generate(random: &mut Random, keys: u64) -> (String, bool) {
         0 => (format!("select * from {{t}}{filter}"), true),
         1 => (format!("select city, _row_id from {{t}}{filter}"), true),
         2 => (format!("select count(*) from {{t}}{filter}"), true),
-        3 => (format!("select count(n), count(city), count(_row_id) from {{t}}{filter}"), true),
-        4 => (format!("select min(_row_id), max(_row_id), min(n), max(n) from {{t}}{filter}"), true),
+        3 => (
+            format!("select count(n), count(city), count(_row_id) from {{t}}{filter}"),
+            true,
+        ),
+        4 => (
+            format!("select min(_row_id), max(_row_id), min(n), max(n) from {{t}}{filter}"),
+            true,
+        ),
         5 => (format!("select 1 from {{t}}{filter}"), true),
-        6 => (format!("select _row_id from {{t}}{filter} limit {limit}"), false),
-        7 => (format!("select n, _row_id from {{t}}{filter} order by _row_id, n limit {limit} offset 3"), true),
-        8 => (format!("select city, count(*), sum(n) from {{t}}{filter} group by city"), true),
+        6 => (
+            format!("select _row_id from {{t}}{filter} limit {limit}"),
+            false,
+        ),
+        7 => (
+            format!(
+                "select n, _row_id from {{t}}{filter} order by _row_id, n limit {limit} offset 3"
+            ),
+            true,
+        ),
+        8 => (
+            format!("select city, count(*), sum(n) from {{t}}{filter} group by city"),
+            true,
+        ),
         9 => (format!("select distinct n from {{t}}{filter}"), true),
-        10 => (format!("select _row_id, n, city from {{t}}{filter} order by n desc nulls last, _row_id, city limit {limit}"), true),
-        11 => (format!("select a.city, count(*) from {{t}} a join {{t}} b on a._row_id = b._row_id{} group by 1",
-            filter.replace("_row_id", "a._row_id").replace("city", "a.city").replace(" n ", " a.n ").replace("(n ", "(a.n ").replace("vector", "a.vector")), true),
-        12 => (format!("select max(_row_id) from {{t}}{filter} limit 1"), true),
-        _ => (format!("select _content_hash, vector from {{t}}{filter}"), true),
+        10 => (
+            format!(
+                "select _row_id, n, city from {{t}}{filter} order by n desc nulls last, _row_id, city limit {limit}"
+            ),
+            true,
+        ),
+        11 => (
+            format!(
+                "select a.city, count(*) from {{t}} a join {{t}} b on a._row_id = b._row_id{} group by 1",
+                filter
+                    .replace("_row_id", "a._row_id")
+                    .replace("city", "a.city")
+                    .replace(" n ", " a.n ")
+                    .replace("(n ", "(a.n ")
+                    .replace("vector", "a.vector")
+            ),
+            true,
+        ),
+        12 => (
+            format!("select max(_row_id) from {{t}}{filter} limit 1"),
+            true,
+        ),
+        _ => (
+            format!("select _content_hash, vector from {{t}}{filter}"),
+            true,
+        ),
     }
 }
 
@@ -150,17 +207,38 @@ async fn check(ctx: &SessionContext, random: &mut Random, keys: u64) {
     let ours = text.replace("{t}", "sg.embeddings.t");
     let theirs = text.replace("{t}", "oracle");
     let statistics = random.below(2) == 0;
-    query(ctx, &format!("set stratagraph.statistics = {statistics}")).await.unwrap();
-    let expected = query(ctx, &theirs).await.unwrap_or_else(|e| panic!("{theirs}: {e}"));
-    let plan = ctx.sql(&ours).await.unwrap().create_physical_plan().await.unwrap();
-    let shown = || datafusion::physical_plan::displayable(plan.as_ref()).indent(true).to_string();
+    query(ctx, &format!("set stratagraph.statistics = {statistics}"))
+        .await
+        .unwrap();
+    let expected = query(ctx, &theirs)
+        .await
+        .unwrap_or_else(|e| panic!("{theirs}: {e}"));
+    let plan = ctx
+        .sql(&ours)
+        .await
+        .unwrap()
+        .create_physical_plan()
+        .await
+        .unwrap();
+    let shown = || {
+        datafusion::physical_plan::displayable(plan.as_ref())
+            .indent(true)
+            .to_string()
+    };
     // Run again, and run twice at once: plans keep no state of a run.
     let (first, second) = futures::join!(
         collect(Arc::clone(&plan), ctx.task_ctx()),
         collect(Arc::clone(&plan), ctx.task_ctx())
     );
-    let answers = [first, second, collect(Arc::clone(&plan), ctx.task_ctx()).await];
-    for answer in answers.into_iter().map(|rows| rows.unwrap_or_else(|e| panic!("{ours}: {e}"))) {
+    let answers = [
+        first,
+        second,
+        collect(Arc::clone(&plan), ctx.task_ctx()).await,
+    ];
+    for answer in answers
+        .into_iter()
+        .map(|rows| rows.unwrap_or_else(|e| panic!("{ours}: {e}")))
+    {
         let (mut found, mut expected) = (lines(&answer), expected.clone());
         if determined {
             found.sort();
@@ -207,19 +285,25 @@ async fn masked_scans_of_many_row_groups_equal_the_rows_that_are_left() {
 async fn both_readers_show_the_same_rows() {
     let mut random = Random(13);
     for share in SHARES {
-        let case = case(&mut random, &[4_500, 2_000, 10], share, random.0 % 2 == 0).await;
+        let clustered = random.below(2) == 0;
+        let case = case(&mut random, &[4_500, 2_000, 10], share, clustered).await;
         let ctx = case.world.session(SessionConfig::new()).await;
         let sql = "select * from sg.embeddings.t order by _row_id, n, city";
         let mut by_sql = query(&ctx, sql).await.unwrap();
         let head = case.world.catalog.look().await.unwrap();
         let name = Name::parse("t").unwrap();
-        let snapshot = resolve::table(&case.world.store, &head, &name, None).await.unwrap();
+        let snapshot = resolve::table(&case.world.store, &head, &name, None)
+            .await
+            .unwrap();
         let store = Arc::clone(&case.world.store);
         let reader = TableReader::new(store, case.world.catalog.env(), Arc::clone(&snapshot.table));
         let stream = reader.scan(&ReadOptions::default()).await.unwrap();
         let batches: Vec<RecordBatch> = stream.try_collect().await.unwrap();
         let mut by_engine = lines(&batches);
-        assert_eq!(by_sql.len() as u64, snapshot.table.live_rows.max(case.live.len() as u64));
+        assert_eq!(
+            by_sql.len() as u64,
+            snapshot.table.live_rows.max(case.live.len() as u64)
+        );
         by_sql.sort();
         by_engine.sort();
         assert_eq!(by_sql, by_engine, "{share}");
@@ -232,9 +316,15 @@ async fn a_plan_is_one_ordinary_scan() {
     let unmasked = case(&mut random, &[3_000, 500], 0.0, false).await;
     let masked = case(&mut random, &[3_000, 500], 0.2, false).await;
     let explain = |world: World, sql: &'static str| async move {
-        let ctx = world.session(SessionConfig::new().with_target_partitions(2)).await;
-        let plan = query(&ctx, &format!("explain format indent {sql}")).await.unwrap();
-        plan.into_iter().find(|line| line.starts_with("physical_plan")).unwrap()
+        let ctx = world
+            .session(SessionConfig::new().with_target_partitions(2))
+            .await;
+        let plan = query(&ctx, &format!("explain format indent {sql}"))
+            .await
+            .unwrap();
+        plan.into_iter()
+            .find(|line| line.starts_with("physical_plan"))
+            .unwrap()
     };
     for sql in [
         "select _row_id from sg.embeddings.t where _row_id > 'k000100'",
@@ -243,10 +333,15 @@ async fn a_plan_is_one_ordinary_scan() {
         "select n from sg.embeddings.t limit 5",
     ] {
         let operators = |plan: String| {
-            let names = plan.lines().map(|l| l.trim().split(':').next().unwrap_or_default().to_owned());
+            let names = plan
+                .lines()
+                .map(|l| l.trim().split(':').next().unwrap_or_default().to_owned());
             names.collect::<Vec<_>>()
         };
-        let (plain, hidden) = (explain(unmasked.world.other(), sql).await, explain(masked.world.other(), sql).await);
+        let (plain, hidden) = (
+            explain(unmasked.world.other(), sql).await,
+            explain(masked.world.other(), sql).await,
+        );
         assert_eq!(operators(plain.clone()), operators(hidden.clone()), "{sql}");
         assert_eq!(hidden.matches("DataSourceExec").count(), 1, "{hidden}");
         assert!(!hidden.contains("UnionExec"), "{hidden}");
@@ -254,16 +349,39 @@ async fn a_plan_is_one_ordinary_scan() {
     // Counts come from the manifest; bounds of masked files never do.
     let count = explain(masked.world.other(), "select count(*) from sg.embeddings.t").await;
     assert!(count.contains("PlaceholderRowExec"), "{count}");
-    let bounds = explain(masked.world.other(), "select max(_row_id) from sg.embeddings.t").await;
+    let bounds = explain(
+        masked.world.other(),
+        "select max(_row_id) from sg.embeddings.t",
+    )
+    .await;
     assert!(bounds.contains("DataSourceExec"), "{bounds}");
-    let bounds = explain(unmasked.world.other(), "select max(_row_id) from sg.embeddings.t").await;
+    let bounds = explain(
+        unmasked.world.other(),
+        "select max(_row_id) from sg.embeddings.t",
+    )
+    .await;
     assert!(!bounds.contains("DataSourceExec"), "{bounds}");
-    let filter = explain(masked.world.other(), "select n from sg.embeddings.t where _row_id = 'k000007'").await;
-    assert!(filter.contains("predicate=_row_id") && filter.contains("required_guarantees"), "{filter}");
+    let filter = explain(
+        masked.world.other(),
+        "select n from sg.embeddings.t where _row_id = 'k000007'",
+    )
+    .await;
+    assert!(
+        filter.contains("predicate=_row_id") && filter.contains("required_guarantees"),
+        "{filter}"
+    );
     // The key range of one of the two fragments excludes the key.
-    let pruned = explain(masked.world.other(), "select n from sg.embeddings.t where _row_id < 'k000007'").await;
+    let pruned = explain(
+        masked.world.other(),
+        "select n from sg.embeddings.t where _row_id < 'k000007'",
+    )
+    .await;
     assert_eq!(pruned.matches(".parquet").count(), 1, "{pruned}");
-    let none = explain(masked.world.other(), "select n from sg.embeddings.t where _row_id > 'z'").await;
+    let none = explain(
+        masked.world.other(),
+        "select n from sg.embeddings.t where _row_id > 'z'",
+    )
+    .await;
     assert!(none.contains("EmptyExec"), "{none}");
 }
 
@@ -273,7 +391,9 @@ async fn an_empty_table_has_no_rows() {
     world.publish("t", Change::default()).await;
     let mut dead = RoaringBitmap::new();
     dead.insert_range(0..4);
-    world.publish("gone", Change::add_masked(rows(0..4, 1), dead)).await;
+    world
+        .publish("gone", Change::add_masked(rows(0..4, 1), dead))
+        .await;
     let ctx = world.session(SessionConfig::new()).await;
     for table in ["t", "gone"] {
         for (sql, expected) in [

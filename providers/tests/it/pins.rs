@@ -10,13 +10,17 @@ use super::world::{Change, World, code, one, query, rows};
 async fn world() -> (World, World, SessionContext) {
     let world = World::new();
     world.publish("t", Change::add(rows(0..10, 1))).await;
-    let ctx = world.session(SessionConfig::new().with_target_partitions(2)).await;
+    let ctx = world
+        .session(SessionConfig::new().with_target_partitions(2))
+        .await;
     let other = world.other();
     (world, other, ctx)
 }
 
 async fn grow(other: &World, from: usize) {
-    other.publish("t", Change::add(rows(from..from + 1, 1))).await;
+    other
+        .publish("t", Change::add(rows(from..from + 1, 1)))
+        .await;
 }
 
 const T: &str = "sg.embeddings.t";
@@ -25,10 +29,16 @@ const T: &str = "sg.embeddings.t";
 async fn every_execution_looks_again() {
     let (_world, other, ctx) = world().await;
     let count = format!("select count(*) from {T}");
-    query(&ctx, &format!("create view v as select * from {T}")).await.unwrap();
+    query(&ctx, &format!("create view v as select * from {T}"))
+        .await
+        .unwrap();
     query(&ctx, &format!("prepare p as {count}")).await.unwrap();
     let frame = ctx.sql(&count).await.unwrap();
-    let view_of_frame = ctx.sql(&format!("select * from {T}")).await.unwrap().into_view();
+    let view_of_frame = ctx
+        .sql(&format!("select * from {T}"))
+        .await
+        .unwrap()
+        .into_view();
     ctx.register_table("fv", view_of_frame).unwrap();
     for i in 0..3 {
         let expected = (10 + i).to_string();
@@ -42,7 +52,12 @@ async fn every_execution_looks_again() {
         grow(&other, 10 + i).await;
     }
     // An optimised plan that runs again is pinned again.
-    let optimised = ctx.sql(&count).await.unwrap().into_optimized_plan().unwrap();
+    let optimised = ctx
+        .sql(&count)
+        .await
+        .unwrap()
+        .into_optimized_plan()
+        .unwrap();
     for i in 13..15 {
         let again = ctx.execute_logical_plan(optimised.clone()).await.unwrap();
         let found = super::world::lines(&again.collect().await.unwrap());
@@ -57,11 +72,15 @@ async fn all_scans_of_a_statement_read_one_version() {
     let shapes = [
         format!("select count(*) from {T} a join {T} b on a._row_id = b._row_id"),
         format!("select count(*) from {T} where _row_id in (select _row_id from {T})"),
-        format!("select count(*) from {T} a where exists (select 1 from {T} b where a._row_id = b._row_id)"),
+        format!(
+            "select count(*) from {T} a where exists (select 1 from {T} b where a._row_id = b._row_id)"
+        ),
         format!("select (select count(*) from {T}) from {T} where _row_id = 'k000000'"),
         format!("with c as (select * from {T}) select count(*) from c a join c b using (_row_id)"),
         format!("select count(*) from (select * from {T} union select * from {T})"),
-        format!("select count(*) from {T} a full join {T} b using (_row_id) where a.n is not distinct from b.n"),
+        format!(
+            "select count(*) from {T} a full join {T} b using (_row_id) where a.n is not distinct from b.n"
+        ),
     ];
     for sql in &shapes {
         let planned = ctx.sql(sql).await.unwrap();
@@ -73,7 +92,11 @@ async fn all_scans_of_a_statement_read_one_version() {
         let found = super::world::lines(&collect(physical, ctx.task_ctx()).await.unwrap());
         assert_eq!(found, [before.clone()], "{sql}");
         let after = planned.collect().await.unwrap();
-        assert_eq!(super::world::lines(&after), [(next + 1).to_string()], "{sql}");
+        assert_eq!(
+            super::world::lines(&after),
+            [(next + 1).to_string()],
+            "{sql}"
+        );
     }
 }
 
@@ -86,7 +109,9 @@ async fn commits_between_two_scans_do_not_show() {
             tokio::task::yield_now().await;
         }
     });
-    let sql = format!("select (select count(*) from {T}) - (select count(*) from {T} a join {T} b using (_row_id))");
+    let sql = format!(
+        "select (select count(*) from {T}) - (select count(*) from {T} a join {T} b using (_row_id))"
+    );
     while !writer.is_finished() {
         assert_eq!(one(&ctx, &sql).await, "0");
     }
@@ -138,7 +163,12 @@ async fn versions_stay_what_they_are() {
     ] {
         assert_eq!(one(&ctx, &sql).await, expected, "{sql}");
     }
-    query(&ctx, &format!("create view old as select * from {T} with (version = 0)")).await.unwrap();
+    query(
+        &ctx,
+        &format!("create view old as select * from {T} with (version = 0)"),
+    )
+    .await
+    .unwrap();
     grow(&other, 12).await;
     assert_eq!(one(&ctx, "select count(*) from old").await, "10");
     assert_eq!(one(&ctx, &format!("select count(*) from {T}")).await, "13");
@@ -149,7 +179,10 @@ async fn versions_stay_what_they_are() {
     ] {
         assert_eq!(code(&ctx, &sql).await, "VersionUnavailable", "{sql}");
         let explained = query(&ctx, &format!("explain {sql}")).await.unwrap();
-        assert!(explained.join("\n").contains("VersionUnavailable"), "{explained:?}");
+        assert!(
+            explained.join("\n").contains("VersionUnavailable"),
+            "{explained:?}"
+        );
     }
     drop(world);
 }
@@ -173,9 +206,13 @@ async fn a_host_may_accept_an_older_snapshot() {
     let (_world, other, ctx) = world().await;
     let count = format!("select count(*) from {T}");
     assert_eq!(one(&ctx, &count).await, "10");
-    query(&ctx, "set stratagraph.max_staleness = '1m'").await.unwrap();
+    query(&ctx, "set stratagraph.max_staleness = '1m'")
+        .await
+        .unwrap();
     grow(&other, 10).await;
     assert_eq!(one(&ctx, &count).await, "10");
-    query(&ctx, "set stratagraph.max_staleness = 0").await.unwrap();
+    query(&ctx, "set stratagraph.max_staleness = 0")
+        .await
+        .unwrap();
     assert_eq!(one(&ctx, &count).await, "11");
 }

@@ -73,7 +73,9 @@ pub fn schema() -> SchemaVersion {
 /// Rows as stored.
 pub fn batch(rows: &[Row], schema: &SchemaRef) -> RecordBatch {
     let keys = StringArray::from_iter_values(rows.iter().map(|r| &r.key));
-    let numbers = rows.iter().flat_map(|r| [r.n.unwrap_or(-1) as f32, r.key.len() as f32]);
+    let numbers = rows
+        .iter()
+        .flat_map(|r| [r.n.unwrap_or(-1) as f32, r.key.len() as f32]);
     let DataType::FixedSizeList(item, width) = schema.field(3).data_type() else {
         panic!("vector")
     };
@@ -95,7 +97,9 @@ pub fn batch(rows: &[Row], schema: &SchemaRef) -> RecordBatch {
         Arc::new(vectors),
         Arc::new(FixedSizeBinaryArray::try_from_iter(hashes).unwrap()),
         Arc::new(Int64Array::from_iter(rows.iter().map(|r| r.n))),
-        Arc::new(StringArray::from_iter(rows.iter().map(|r| r.city.as_deref()))),
+        Arc::new(StringArray::from_iter(
+            rows.iter().map(|r| r.city.as_deref()),
+        )),
     ];
     RecordBatch::try_new(Arc::clone(schema), columns).unwrap()
 }
@@ -149,6 +153,7 @@ impl Publish {
             fragments: 0,
             rejects: 0,
             fold: None,
+            mask_digest: None,
         });
         if table.current_schema() != Some(&self.schema) {
             table.schemas.push(self.schema.clone());
@@ -174,7 +179,11 @@ impl Publish {
             };
             changes.insert(Entry::key(attempt.version, id), Some(entry));
         }
-        table.entries = table.entries.apply(&store, attempt.stage, changes).await.unwrap();
+        table.entries = table
+            .entries
+            .apply(&store, attempt.stage, changes)
+            .await
+            .unwrap();
         table
     }
 }
@@ -196,13 +205,18 @@ impl Operation for Publish {
             Some((_, manifest)) => manifest.table(&store, EMBEDDING_TYPE).await?,
             None => None,
         };
-        let mut history = old.as_ref().map(|(_, m)| m.history.clone()).unwrap_or_default();
+        let mut history = old
+            .as_ref()
+            .map(|(_, m)| m.history.clone())
+            .unwrap_or_default();
         if let (Some((branch, manifest)), Some(table)) = (&old, &before) {
             let entry = manifest.history_entry(branch, std::slice::from_ref(table));
             history.push(entry, attempt.stage)?;
         }
         let version = old.as_ref().map_or(0, |(_, m)| m.version + 1);
-        let id = entry.as_ref().map_or_else(|| format!("d{}", attempt.version), |e| e.id.clone());
+        let id = entry
+            .as_ref()
+            .map_or_else(|| format!("d{}", attempt.version), |e| e.id.clone());
         let record = CommitRecord {
             txn: attempt.stage.txn().clone(),
             id: format!("c{}", attempt.version),
@@ -219,7 +233,9 @@ impl Operation for Publish {
             type_key(EMBEDDING_TYPE),
             Some(TableRoot::Inline(Box::new(table))),
         )]);
-        let tables = PageTree::default().apply(&store, attempt.stage, roots).await?;
+        let tables = PageTree::default()
+            .apply(&store, attempt.stage, roots)
+            .await?;
         let manifest = BranchManifest {
             format: FORMAT,
             dataset: id.clone(),
@@ -274,7 +290,12 @@ impl World {
     /// Another process over the same objects.
     pub fn other(&self) -> Self {
         let inner = Arc::clone(self.store.inner());
-        Self::over(Arc::new(Store::new(inner, Path::default(), "memory:///", true)))
+        Self::over(Arc::new(Store::new(
+            inner,
+            Path::default(),
+            "memory:///",
+            true,
+        )))
     }
 
     fn over(store: Arc<Store>) -> Self {
@@ -367,7 +388,9 @@ pub async fn query(ctx: &SessionContext, sql: &str) -> DfResult<Vec<String>> {
 }
 
 pub async fn one(ctx: &SessionContext, sql: &str) -> String {
-    let found = query(ctx, sql).await.unwrap_or_else(|e| panic!("{sql}: {e}"));
+    let found = query(ctx, sql)
+        .await
+        .unwrap_or_else(|e| panic!("{sql}: {e}"));
     assert_eq!(found.len(), 1, "{sql}: {found:?}");
     found[0].clone()
 }
