@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use datafusion::catalog::{CatalogProvider, SchemaProvider};
 use datafusion::datasource::{TableProvider, TableType};
 use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::{DdlStatement, LogicalPlan};
 use stratagraph::Error;
 use stratagraph::catalog::slot::DatasetKind;
 use stratagraph::ident::{Name, VersionedName};
@@ -64,6 +65,23 @@ fn refuse(table: &str, verb: &'static str) -> DataFusionError {
         table: table.to_owned(),
         verb,
     })
+}
+
+/// Refuses DDL on the catalog `catalog`, naming the verb to use.
+///
+/// For hosts that see plans before they run (a CLI): DataFusion 55.2 swallows the error of a schema
+/// that refuses `DROP TABLE`, says that the table does not exist, and nothing at all with
+/// `IF EXISTS`. Nothing is dropped either way.
+pub fn check_ddl(plan: &LogicalPlan, catalog: &str) -> Result<()> {
+    let name = match plan {
+        LogicalPlan::Ddl(DdlStatement::DropTable(drop)) => &drop.name,
+        LogicalPlan::Ddl(DdlStatement::DropView(drop)) => &drop.name,
+        _ => return Ok(()),
+    };
+    match name.catalog() {
+        Some(named) if named == catalog => Err(refuse(name.table(), "drop_embeddings")),
+        _ => Ok(()),
+    }
 }
 
 /// The schema `sg.embeddings`.

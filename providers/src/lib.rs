@@ -34,7 +34,7 @@ mod versioned;
 
 pub(crate) use datafusion::catalog::Session;
 
-pub use catalog::{EMBEDDINGS, EmbeddingsSchema, StratagraphCatalog};
+pub use catalog::{EMBEDDINGS, EmbeddingsSchema, StratagraphCatalog, check_ddl};
 pub use columns::{PlannedColumn, PlannedTable};
 pub use error::{ResultExt, find_error, find_in_std, from_datafusion, to_datafusion};
 pub use function::{

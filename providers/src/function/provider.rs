@@ -39,6 +39,16 @@ pub(crate) enum PlannedArg {
     Parameter,
 }
 
+/// What a filter says about the parameters of a call.
+enum Binding {
+    /// Nothing.
+    None,
+    /// The value of an argument, as text.
+    Value(usize, Option<String>),
+    /// That a parameter has no value yet.
+    Unbound,
+}
+
 /// The hidden column through which a parameter arrives.
 pub(crate) fn hidden_name(argument: &str) -> String {
     format!("__stratagraph_{argument}")
@@ -146,8 +156,8 @@ impl FunctionProvider {
         args.iter().position(|a| hidden_name(a.name) == column)
     }
 
-    /// The argument and value that a filter binds; `Ok(None)` if it says nothing about a parameter.
-    fn binding(&self, filter: &Expr) -> Result<Option<(usize, Option<String>)>> {
+    /// What a filter says about a parameter.
+    fn binding(&self, filter: &Expr) -> Result<Binding> {
         let hidden = |expr: &Expr| match strip_cast(expr) {
             Expr::Column(column) => self.hidden_argument(&column.name),
             _ => None,
@@ -166,15 +176,19 @@ impl FunctionProvider {
             }
             _ => None,
         };
-        if found.is_none() && self.mentions_hidden(filter)? {
-            let name = self.function.spec().name;
-            return Err(bad_argument(
-                name,
-                "$",
-                format!("{filter} is not a constant"),
-            ));
+        if let Some((argument, text)) = found {
+            return Ok(Binding::Value(argument, text));
         }
-        Ok(found)
+        if !self.mentions_hidden(filter)? {
+            return Ok(Binding::None);
+        }
+        // PREPARE optimises a plan whose parameters have no value yet.
+        if filter.exists(|node| Ok(matches!(node, Expr::Placeholder(_))))? {
+            return Ok(Binding::Unbound);
+        }
+        let name = self.function.spec().name;
+        let reason = format!("{filter} is not a constant");
+        Err(bad_argument(name, "$", reason))
     }
 
     fn mentions_hidden(&self, filter: &Expr) -> Result<bool> {
@@ -188,7 +202,7 @@ impl FunctionProvider {
         let spec = self.function.spec();
         let mut bound: Vec<Option<ArgValue>> = vec![None; spec.args.len()];
         for filter in filters {
-            let Some((argument, text)) = self.binding(filter)? else {
+            let Binding::Value(argument, text) = self.binding(filter)? else {
                 continue;
             };
             let arg = &spec.args[argument];
@@ -273,8 +287,8 @@ impl TableProvider for FunctionProvider {
     ) -> Result<Vec<TableProviderFilterPushDown>> {
         let claim = |filter: &&Expr| {
             Ok(match self.binding(filter)? {
-                Some(_) => TableProviderFilterPushDown::Exact,
-                None => TableProviderFilterPushDown::Unsupported,
+                Binding::Value(..) | Binding::Unbound => TableProviderFilterPushDown::Exact,
+                Binding::None => TableProviderFilterPushDown::Unsupported,
             })
         };
         filters.iter().map(claim).collect()

@@ -26,61 +26,62 @@ async fn overwrite(world: &World, key: &str, bytes: Bytes) {
         .unwrap();
 }
 
+const READS: [&str; 3] = [
+    "select * from sg.embeddings.t",
+    "select count(n) from sg.embeddings.t where city <> 'x'",
+    "select a.n from sg.embeddings.t a join sg.embeddings.t b using (_row_id) order by 1 limit 3",
+];
+
+/// Reads through processes that have cached nothing.
+async fn read_damaged(world: &World, what: &str, right: &[Vec<String>]) {
+    for pushdown in [false, true] {
+        let other = world.other();
+        let mut config = SessionConfig::new().with_target_partitions(2);
+        config.options_mut().execution.parquet.pushdown_filters = pushdown;
+        let ctx = other.session(config).await;
+        for (sql, right) in READS.iter().zip(right) {
+            match query(&ctx, sql).await {
+                // The damaged block may be of a column that the query does not read.
+                Ok(found) => {
+                    assert!(what == "flipped" && !sql.contains('*'), "{what}: {sql}");
+                    assert_eq!(found, *right, "{what}: {sql}");
+                }
+                Err(error) => {
+                    let found = stratagraph_providers::find_error(&error);
+                    let code = found.map(stratagraph::Error::code);
+                    let gone = what == "missing" || what == "short";
+                    let expected = code == Some("Corrupt") || gone && code == Some("Storage");
+                    assert!(expected, "{what}: {sql}: {error}");
+                }
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn damaged_fragments_are_typed_errors() {
     for size in [300usize, 90_000] {
         let world = World::new();
         world.publish("t", Change::add(rows(0..size, 1))).await;
+        let ctx = world.session(SessionConfig::new()).await;
+        let mut right = Vec::new();
+        for sql in READS {
+            right.push(query(&ctx, sql).await.unwrap());
+        }
         let key = objects(&world, "parquet").await.remove(0);
-        let whole = world
-            .store
-            .inner()
-            .get(&Path::from(key.as_str()))
-            .await
-            .unwrap();
+        let path = Path::from(key.as_str());
+        let whole = world.store.inner().get(&path).await.unwrap();
         let whole = whole.bytes().await.unwrap();
         let mut flipped = whole.to_vec();
         flipped[whole.len() / 3] ^= 1;
-        for (what, bytes) in [
-            ("flipped", Some(Bytes::from(flipped))),
-            ("short", Some(whole.slice(..whole.len() - 9))),
-            ("exchanged", Some(Bytes::from(vec![0u8; whole.len()]))),
-            ("missing", None),
-        ] {
-            match bytes {
-                Some(bytes) => overwrite(&world, &key, bytes).await,
-                None => world
-                    .store
-                    .inner()
-                    .delete(&Path::from(key.as_str()))
-                    .await
-                    .unwrap(),
-            }
-            // A process that has not cached anything.
-            for pushdown in [false, true] {
-                let other = world.other();
-                let mut config = SessionConfig::new().with_target_partitions(2);
-                config.options_mut().execution.parquet.pushdown_filters = pushdown;
-                let ctx = other.session(config).await;
-                for sql in [
-                    "select * from sg.embeddings.t",
-                    "select count(n) from sg.embeddings.t where city <> 'x'",
-                    "select a.n from sg.embeddings.t a join sg.embeddings.t b using (_row_id) order by 1 limit 3",
-                ] {
-                    let found = code(&ctx, sql).await;
-                    let expected = if what == "missing" || what == "short" {
-                        ["Storage", "Corrupt"]
-                    } else {
-                        ["Corrupt", "Corrupt"]
-                    };
-                    assert!(
-                        expected.contains(&found.as_str()),
-                        "{what} {size} {sql}: {found}"
-                    );
-                }
-            }
-            overwrite(&world, &key, whole.clone()).await;
-        }
+        overwrite(&world, &key, flipped.into()).await;
+        read_damaged(&world, "flipped", &right).await;
+        overwrite(&world, &key, whole.slice(..whole.len() - 9)).await;
+        read_damaged(&world, "short", &right).await;
+        overwrite(&world, &key, vec![0u8; whole.len()].into()).await;
+        read_damaged(&world, "exchanged", &right).await;
+        world.store.inner().delete(&path).await.unwrap();
+        read_damaged(&world, "missing", &right).await;
     }
 }
 

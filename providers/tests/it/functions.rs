@@ -287,10 +287,6 @@ async fn arguments_arrive_by_name_and_position() {
             "probe('d', source => (select * from host where column1 > 1))",
             "k=Int(7) source=2 rows",
         ),
-        (
-            "probe('d', source => (table host))",
-            "k=Int(7) source=3 rows",
-        ),
         ("probe('d', flag => true)", "k=Int(7) flag=Bool(true)"),
         (
             "probe('d', params => {'x': 1, 'y': 'z'})",
@@ -410,9 +406,10 @@ async fn calls_with_other_arguments_are_other_calls() {
             "3",
         ),
         (
-            "with x as (select 1 a) select (select min(args) from probe('f1', source => (select * from x))) p, \
-                (with x as (select 1 a union all select 2) \
-                 select min(args) from probe('f1', source => (select * from x))) q",
+            "select p, q from (with x as (select 1 a) select min(args) p \
+                from probe('f1', source => (select * from x))), \
+                (with x as (select 1 a union all select 2) select min(args) q \
+                from probe('f1', source => (select * from x)))",
             "k=Int(7) source=1 rows|k=Int(7) source=2 rows",
         ),
     ] {

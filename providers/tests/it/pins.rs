@@ -143,7 +143,7 @@ async fn versions_stay_what_they_are() {
         ("select count(*) from sg.embeddings.\"t@1\"".to_owned(), "11"),
         ("select count(*) from sg.embeddings.\"t@2\"".to_owned(), "12"),
         (
-            format!("select (select count(*) from {T} with (version = 0)), (select count(*) from {T} with (version = 1)), (select count(*) from {T})"),
+            format!("select (select count(*) from {T} with (version = 0)) a, (select count(*) from {T} with (version = 1)) b, (select count(*) from {T}) c"),
             "10|11|12",
         ),
         (
@@ -158,7 +158,7 @@ async fn versions_stay_what_they_are() {
             "select count(*) from sg.embeddings.\"t@2\" a left join sg.embeddings.\"t@0\" b using (_row_id) where b.vector is null".to_owned(),
             "2",
         ),
-        (format!("select max(t._row_id) from {T} with (version = 1) as t"), "k000010"),
+        (format!("select max(t._row_id) from {T} as t with (version = 1)"), "k000010"),
         (format!("select max(t._row_id) from {T} with (version = 1)"), "k000010"),
     ] {
         assert_eq!(one(&ctx, &sql).await, expected, "{sql}");
