@@ -35,6 +35,9 @@ use crate::statistics::{key_column, live_rows, of_files, of_fragment, prune_by_k
 /// Masks that are loaded at once.
 const CONCURRENT_MASKS: usize = 16;
 
+/// About the memory of a decoded fragment entry without its bitmap.
+const FRAGMENT_BYTES: usize = 1_024;
+
 /// Everything a scan of a version needs.
 pub(crate) struct FragmentScan<'a> {
     pub(crate) state: &'a dyn Session,
@@ -54,13 +57,8 @@ impl FragmentScan<'_> {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let schema = Arc::clone(&self.planned.schema);
         let adapter = self.adapter()?;
-        let entries = self.snapshot.table.entries.entries(self.store).await.df()?;
-        let fragments: Vec<&Fragment> = entries
-            .iter()
-            .filter_map(|(_, entry)| entry.fragment.as_ref())
-            .filter(|fragment| live_rows(fragment) > 0)
-            .collect();
-        let chosen = self.choose(fragments, filters, limit);
+        let fragments = self.fragments().await.df()?;
+        let chosen = self.choose(fragments.iter().collect(), filters, limit);
         if chosen.is_empty() {
             let projected = project_schema(&schema, projection)?;
             return Ok(Arc::new(EmptyExec::new(projected)));
@@ -82,6 +80,26 @@ impl FragmentScan<'_> {
             .with_projection_indices(projection.cloned())?
             .build();
         Ok(DataSourceExec::from_data_source(config))
+    }
+
+    /// The fragments of the version that have a live row, in manifest order. Decoded once for each
+    /// version while they stay in the cache.
+    async fn fragments(&self) -> stratagraph::Result<Arc<Vec<Fragment>>> {
+        let table = &self.snapshot.table;
+        let key = format!("live:{}:{}", table.type_id, self.snapshot.manifest_ref.key);
+        if let Some(known) = self.store.cache().get::<Vec<Fragment>>(&key) {
+            return Ok(known);
+        }
+        let entries = table.entries.entries(self.store).await?;
+        let live = entries
+            .into_iter()
+            .filter_map(|(_, entry)| entry.fragment)
+            .filter(|fragment| live_rows(fragment) > 0);
+        let live = Arc::new(live.collect::<Vec<_>>());
+        let inline = live.iter().map(|f| f.dead.inline_bytes() + FRAGMENT_BYTES);
+        let bytes = inline.sum::<usize>() + key.len() * 2;
+        self.store.cache().put(&key, Arc::clone(&live), bytes);
+        Ok(live)
     }
 
     fn reports_statistics(&self) -> bool {

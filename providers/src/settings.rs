@@ -144,7 +144,7 @@ impl ExtensionOptions for Settings {
             AnnMode::Auto => "auto",
         };
         let millis = self.max_staleness.as_millis();
-        let staleness = if millis % 1_000 == 0 {
+        let staleness = if millis.is_multiple_of(1_000) {
             format!("{}", millis / 1_000)
         } else {
             format!("{millis}ms")

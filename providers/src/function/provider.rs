@@ -164,9 +164,11 @@ impl FunctionProvider {
         };
         let found = match filter {
             Expr::IsNull(inner) => hidden(inner).map(|argument| (argument, None)),
-            Expr::BinaryExpr(BinaryExpr { left, op, right })
-                if matches!(op, Operator::Eq | Operator::IsNotDistinctFrom) =>
-            {
+            Expr::BinaryExpr(BinaryExpr {
+                left,
+                op: Operator::Eq | Operator::IsNotDistinctFrom,
+                right,
+            }) => {
                 let (argument, value) = match (hidden(left), hidden(right)) {
                     (Some(argument), None) => (Some(argument), right),
                     (None, Some(argument)) => (Some(argument), left),

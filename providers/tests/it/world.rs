@@ -12,7 +12,7 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use async_trait::async_trait;
 use datafusion::error::Result as DfResult;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use object_store::path::Path;
+use object_store::{ObjectStore, path::Path};
 use roaring::RoaringBitmap;
 use stratagraph::Result;
 use stratagraph::catalog::Catalog;
@@ -289,7 +289,11 @@ impl World {
 
     /// Another process over the same objects.
     pub fn other(&self) -> Self {
-        let inner = Arc::clone(self.store.inner());
+        self.through(Arc::clone(self.store.inner()))
+    }
+
+    /// A process over `inner`.
+    pub fn through(&self, inner: Arc<dyn ObjectStore>) -> Self {
         Self::over(Arc::new(Store::new(
             inner,
             Path::default(),
@@ -351,9 +355,14 @@ impl World {
 
     /// A session of a host that takes no rules and no relation planner.
     pub async fn bare_session(&self, config: SessionConfig) -> SessionContext {
+        self.metadata.refresh().await.unwrap();
+        self.cold_session(config)
+    }
+
+    /// A session that knows nothing of the store yet.
+    pub fn cold_session(&self, config: SessionConfig) -> SessionContext {
         let config = config.with_option_extension(Settings::default());
         let ctx = SessionContext::new_with_config(config);
-        self.metadata.refresh().await.unwrap();
         let metadata = Arc::clone(&self.metadata);
         ctx.register_catalog("sg", Arc::new(StratagraphCatalog::new(metadata)));
         for function in functions::all() {
