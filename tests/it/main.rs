@@ -1,1 +1,4 @@
-//! Tests.
+//! The engine's integration tests: one binary, no DataFusion.
+
+mod embed;
+mod protocol_model;
