@@ -11,8 +11,8 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::prelude::SessionContext;
 use stratagraph::env::{Budget, Env};
 use stratagraph::{Error, Result};
-use stratagraph_providers::error::from_datafusion;
-use stratagraph_providers::settings::Settings;
+use stratagraph_providers::from_datafusion;
+use stratagraph_providers::Settings;
 
 /// Memory of a bounded pool that one partition of a private plan should have.
 const PARTITION_BYTES: usize = 32 * 1024 * 1024;
@@ -66,9 +66,8 @@ impl Host {
         let mut config = self.state.config().clone();
         let options = config.options_mut();
         options.optimizer.prefer_hash_join = joins == Joins::Hash;
-        options.catalog.information_schema = false;
-        options.sql_parser.dialect = Default::default();
-        options.sql_parser.enable_ident_normalization = true;
+        options.catalog = Default::default();
+        options.sql_parser = Default::default();
         if let Some(limit) = self.memory_limit() {
             let partitions = &mut options.execution.target_partitions;
             *partitions = (*partitions).min((limit / PARTITION_BYTES).max(1));

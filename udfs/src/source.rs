@@ -9,7 +9,7 @@ use datafusion::prelude::{DataFrame, SessionContext};
 use stratagraph::publish::definition::{Definition, SourceColumn, SourceRef};
 use stratagraph::table::schema::type_text;
 use stratagraph::{Error, Result};
-use stratagraph_providers::error::from_datafusion;
+use stratagraph_providers::from_datafusion;
 
 use crate::host::Host;
 

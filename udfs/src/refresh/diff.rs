@@ -14,7 +14,7 @@ use futures::TryStreamExt;
 use stratagraph::embed::CONTENT_HASH_BYTES;
 use stratagraph::table::ledger::Ledger;
 use stratagraph::{Error, KeyScan, Result};
-use stratagraph_providers::error::from_datafusion;
+use stratagraph_providers::from_datafusion;
 
 use super::scan::{HASH, KEY, TEXT};
 use super::spool::{Segment, Spool, Spooler};
@@ -22,21 +22,23 @@ use crate::host::{Host, Joins};
 
 /// Keys that a `NonUniqueKey` shows.
 const SHOWN_KEYS: usize = 10;
-/// Memory that a hash join takes for a (key, hash) row besides the key.
-const JOIN_ROW_BYTES: u64 = 160;
+/// Memory that a hash join takes for a (key, hash) row with a key of usual length.
+const JOIN_ROW_BYTES: u64 = 224;
 
 /// A row without a live row in the base.
 pub(crate) const ADDED: i8 = 0;
 /// A row whose live row has another content.
 pub(crate) const CHANGED: i8 = 1;
+/// A reject that has another content now: it has no live row either.
+pub(crate) const READMITTED: i8 = 2;
 /// A live row whose key left the source.
-pub(crate) const DELETED: i8 = 2;
+pub(crate) const DELETED: i8 = 3;
 /// A reject whose key left the source.
-pub(crate) const FORGOTTEN: i8 = 3;
+pub(crate) const FORGOTTEN: i8 = 4;
 /// A row as it was.
-const UNCHANGED: i8 = 4;
+const UNCHANGED: i8 = 5;
 /// A reject as it was.
-const REJECTED: i8 = 5;
+const REJECTED: i8 = 6;
 
 /// Column of the class.
 pub(crate) const CLASS: &str = "c";
@@ -68,7 +70,7 @@ pub(crate) struct Classes {
 impl Classes {
     fn add(&mut self, class: i8, rows: u64) {
         match class {
-            ADDED => self.added += rows,
+            ADDED | READMITTED => self.added += rows,
             CHANGED => self.changed += rows,
             DELETED => self.deleted += rows,
             FORGOTTEN => self.forgotten += rows,
@@ -107,9 +109,9 @@ const BASE_KEYS: &str = "SELECT arrow_cast(_row_id, 'Utf8') AS k, count(*) AS n 
 /// left, where a hash join builds.
 const CLASSIFIED: &str = "SELECT coalesce(s.k, b.k) AS k, s.h AS h, s.t AS t, arrow_cast(CASE \
      WHEN b.k IS NULL THEN 0 \
-     WHEN s.k IS NULL THEN CASE WHEN b.r THEN 3 ELSE 2 END \
-     WHEN s.h IS DISTINCT FROM b.h THEN CASE WHEN b.r THEN 0 ELSE 1 END \
-     ELSE CASE WHEN b.r THEN 5 ELSE 4 END END, 'Int8') AS c \
+     WHEN s.k IS NULL THEN CASE WHEN b.r THEN 4 ELSE 3 END \
+     WHEN s.h IS DISTINCT FROM b.h THEN CASE WHEN b.r THEN 2 ELSE 1 END \
+     ELSE CASE WHEN b.r THEN 6 ELSE 5 END END, 'Int8') AS c \
      FROM (SELECT arrow_cast(_row_id, 'Utf8') AS k, _content_hash AS h, false AS r FROM base \
            UNION ALL SELECT k, h, r FROM ledger) b \
      FULL JOIN source s ON b.k = s.k";
@@ -157,7 +159,7 @@ impl Diff<'_> {
     /// Counts the classes.
     pub(crate) async fn count(&self) -> Result<Classes> {
         let sql = format!("SELECT c, count(*) AS n FROM ({CLASSIFIED}) d GROUP BY c");
-        let (mut classes, _) = (Classes::default(), ());
+        let mut classes = Classes::default();
         for batch in self.run(&sql).await? {
             let rows = batch.column(1).as_primitive::<Int64Type>().values();
             let class = batch.column(0).as_primitive::<Int8Type>().values();
@@ -170,7 +172,7 @@ impl Diff<'_> {
 
     /// The rows that are not as they were, in key order, spooled; and how many of which class.
     pub(crate) async fn changes(&self) -> Result<(Spool, Classes)> {
-        let sql = format!("SELECT k, h, t, c FROM ({CLASSIFIED}) d WHERE c < 4 ORDER BY k");
+        let sql = format!("SELECT k, h, t, c FROM ({CLASSIFIED}) d WHERE c < 5 ORDER BY k");
         match self.spool(&sql, self.joins()).await {
             // The estimate of the build side was too low.
             Err(error) if self.joins() == Joins::Hash && is_exhausted(&error) => {
@@ -218,10 +220,7 @@ impl Diff<'_> {
             return Joins::Hash;
         };
         let known = self.base_rows + self.ledger.len() as u64;
-        // Keys of the base are about as long as those of the source.
-        let key = self.source.key_bytes() / self.source.rows().max(1);
-        let build = known.saturating_mul(JOIN_ROW_BYTES + key);
-        if build <= limit as u64 / 2 {
+        if known.saturating_mul(JOIN_ROW_BYTES) <= limit as u64 / 2 {
             Joins::Hash
         } else {
             Joins::SortMerge
@@ -282,7 +281,7 @@ fn known_rejects(ledger: &Ledger) -> Result<RecordBatch> {
 pub(crate) async fn sorted(host: &Host, source: &Spool) -> Result<DataFrame> {
     let context = host.private(Joins::Hash);
     let run = async {
-        context.register_table("source", source.table().map_err(stratagraph_providers::error::to_datafusion)?)?;
+        context.register_table("source", source.table().map_err(stratagraph_providers::to_datafusion)?)?;
         context.sql("SELECT k, h, t FROM source ORDER BY k, h").await
     };
     run.await.map_err(from_datafusion)

@@ -14,7 +14,7 @@ use stratagraph::embed::{CONTENT_HASH_BYTES, assemble, content_hash, render};
 use stratagraph::publish::definition::Definition;
 use stratagraph::table::fold::SourceFolder;
 use stratagraph::{Error, Result, limits};
-use stratagraph_providers::error::from_datafusion;
+use stratagraph_providers::from_datafusion;
 
 use super::spool::{Segment, SegmentWriter, Spool, Spooler};
 use crate::host::Host;

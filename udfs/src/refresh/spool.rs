@@ -18,7 +18,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::streaming::PartitionStream;
 use futures::{StreamExt, TryStreamExt, stream};
 use stratagraph::Result;
-use stratagraph_providers::error::from_datafusion;
+use stratagraph_providers::from_datafusion;
 
 use crate::host::Host;
 
