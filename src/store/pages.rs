@@ -118,6 +118,31 @@ impl<V: PageEntry> PageTree<V> {
         Ok(entries)
     }
 
+    /// All entries that can be read, past the cache; `page` is called with every page and why it could
+    /// not be read, if so. For verification.
+    pub async fn survey(
+        &self,
+        store: &Store,
+        page: &mut (dyn FnMut(&ObjRef, Option<&Error>) + Send),
+    ) -> Vec<(String, V)> {
+        let mut entries = Vec::new();
+        let mut queue = VecDeque::from([self.0.clone()]);
+        while let Some(node) = queue.pop_front() {
+            match node {
+                Node::Leaf(leaf) => entries.extend(leaf),
+                Node::Inner(children) => {
+                    for child in children {
+                        let bytes = store.get_uncached(V::ARTIFACT, &child.page).await;
+                        let node = bytes.and_then(|b| decode::<V>(&child.page, &b));
+                        page(&child.page, node.as_ref().err());
+                        queue.extend(node);
+                    }
+                }
+            }
+        }
+        entries
+    }
+
     /// The map after `changes`; new pages are added to `stage`.
     pub async fn apply(
         &self,
@@ -154,7 +179,11 @@ async fn fetch<V: PageEntry>(store: &Store, stage: &Stager, page: &ObjRef) -> Re
 
 async fn load<V: PageEntry>(store: &Store, page: &ObjRef) -> Result<Node<V>> {
     let bytes = store.get(V::ARTIFACT, page).await?;
-    let node: Node<V> = parse_canonical(V::ARTIFACT, &page.key, &bytes)?;
+    decode(page, &bytes)
+}
+
+fn decode<V: PageEntry>(page: &ObjRef, bytes: &[u8]) -> Result<Node<V>> {
+    let node: Node<V> = parse_canonical(V::ARTIFACT, &page.key, bytes)?;
     let sorted = match &node {
         Node::Leaf(entries) => entries.windows(2).all(|w| w[0].0 < w[1].0),
         Node::Inner(children) => children.windows(2).all(|w| w[0].last < w[1].last),

@@ -31,7 +31,8 @@ pub enum BlockSums {
 pub struct DataFile {
     /// The object.
     pub object: ObjRef,
-    /// Bytes of the Parquet footer, its 8 trailing bytes included; 0 if it is not Parquet.
+    /// Bytes from the Parquet page index to the end of the file, footer included: what a reader fetches
+    /// first; 0 if it is not Parquet.
     pub footer: u64,
     /// CRC32C of each block.
     pub blocks: BlockSums,

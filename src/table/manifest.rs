@@ -69,7 +69,7 @@ impl KeyRange {
 
     /// Whether a key can lie in the range.
     pub fn may_contain(&self, key: &str) -> bool {
-        key >= self.min.as_str() && cut(key) <= self.max.as_str()
+        key >= self.min.as_str() && (key <= self.max.as_str() || key.starts_with(&self.max))
     }
 }
 
@@ -194,6 +194,16 @@ pub struct SourceFold {
     pub unique: bool,
 }
 
+/// Type ids of the nodes that an edge type joins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Endpoints {
+    /// Type of `src`.
+    pub src: u64,
+    /// Type of `dst`.
+    pub dst: u64,
+}
+
 /// One table of one version.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -204,6 +214,9 @@ pub struct TableManifest {
     pub incarnation_id: String,
     /// Columns and order.
     pub layout: Layout,
+    /// The node types of an edge table's ends; row ids of `_src_rid` and `_dst_rid` count in them.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub endpoints: Option<Endpoints>,
     /// All schemas that fragments were written under, oldest first; the last one is current.
     pub schemas: Vec<SchemaVersion>,
     /// Entries in stamp order.

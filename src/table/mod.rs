@@ -1,4 +1,29 @@
 //! Versioned tables: immutable Parquet fragments, deletion masks and their manifests.
 
 pub mod bitmap;
+mod chunk;
+pub mod compact;
+mod conform;
+mod delta;
+pub mod file;
+pub mod fold;
+pub mod identity;
+pub mod ledger;
+pub mod lookup;
 pub mod manifest;
+pub mod mask;
+pub mod merge;
+mod open;
+mod order;
+mod projection;
+mod properties;
+pub mod read;
+pub mod reservation;
+pub mod schema;
+mod stream;
+mod upload;
+pub mod verify;
+pub mod writer;
+
+pub use projection::{ENTRY_COLUMN, POSITION_COLUMN};
+pub use stream::BatchStream;

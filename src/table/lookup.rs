@@ -1,0 +1,270 @@
+//! Finds keys among the live rows of a table.
+//!
+//! Fragments are pruned by key range, pages by their bounds, row groups by bloom filter; what is left
+//! of a fragment is read once for all keys.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::datatypes::{UInt32Type, UInt64Type};
+use futures::stream::{StreamExt, TryStreamExt};
+use parquet::data_type::AsBytes;
+use roaring::RoaringBitmap;
+
+use super::manifest::{Column, Entry, Fragment};
+use super::open::OpenFragment;
+use super::projection::Projection;
+use super::read::TableReader;
+use super::schema::{id, key_column};
+use super::stream::stream;
+use crate::{Error, Result};
+
+/// Rows of a batch of keys that is compared at once.
+const BATCH_ROWS: usize = 8_192;
+/// Fragments that are searched at once.
+const CONCURRENT_FRAGMENTS: usize = 8;
+
+/// A live row of a key.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Found {
+    /// Place of the key among the keys that were asked for.
+    pub key: usize,
+    /// Number of the entry whose fragment holds the row.
+    pub entry: u64,
+    /// Physical position in the fragment.
+    pub position: u32,
+    /// Row id; nodes and edges.
+    pub rid: Option<u64>,
+    /// Content hash; embedding tables, where the row has one.
+    pub hash: Option<[u8; 32]>,
+}
+
+impl TableReader {
+    /// All live rows of `keys`, sorted by key, then by stamp order of entries, then by position. A key
+    /// of an embedding table can have several rows, a key that is not there has none.
+    ///
+    /// # Errors
+    /// `InvalidArgument` unless `keys` are sorted by their bytes, each once; `Corrupt` or `Parquet`
+    /// for a fragment that is not what its entry says.
+    pub async fn lookup(&self, keys: &[&str]) -> Result<Vec<Found>> {
+        let entries = self.entries().await?;
+        self.lookup_entries(&entries, keys).await
+    }
+
+    /// As [`TableReader::lookup`], in some entries.
+    pub async fn lookup_entries(&self, entries: &[Entry], keys: &[&str]) -> Result<Vec<Found>> {
+        if keys.windows(2).any(|pair| pair[0] >= pair[1]) {
+            return Err(Error::InvalidArgument {
+                function: "lookup".to_owned(),
+                argument: "keys".to_owned(),
+                reason: "expected sorted keys, each once".to_owned(),
+            });
+        }
+        let searches = entries.iter().map(|entry| async move {
+            match (&entry.fragment, keys.is_empty()) {
+                (Some(fragment), false) => self.search(entry, fragment, keys).await,
+                _ => Ok(Vec::new()),
+            }
+        });
+        let found = futures::stream::iter(searches).buffered(CONCURRENT_FRAGMENTS);
+        let mut found: Vec<Found> = found.try_concat().await?;
+        // Stable: rows of a key stay in the order of entries and positions.
+        found.sort_by_key(|f| f.key);
+        Ok(found)
+    }
+
+    async fn search(
+        &self,
+        entry: &Entry,
+        fragment: &Fragment,
+        keys: &[&str],
+    ) -> Result<Vec<Found>> {
+        let in_range = candidates(fragment, keys);
+        if in_range.is_empty() || fragment.dead.rows >= fragment.rows {
+            return Ok(Vec::new());
+        }
+        let Some(open) = self.open(entry).await? else {
+            return Ok(Vec::new());
+        };
+        let mut wanted = vec![key_column(self.table().layout)];
+        wanted.extend(
+            [id::RID, id::CONTENT_HASH]
+                .iter()
+                .filter(|c| open.root(**c).is_some()),
+        );
+        let columns = self.columns(Some(&wanted))?;
+        let dead = Arc::clone(&open.dead);
+        let (offset, slice) = (in_range.start, &keys[in_range.clone()]);
+        let mut found = Vec::new();
+        self.locate(&open, slice, dead, &columns, &mut |batch| {
+            collect(offset, slice, open.entry, batch, &mut found)
+        })
+        .await?;
+        Ok(found)
+    }
+
+    /// Positions of all rows of a fragment, dead ones included, whose key is among `keys` (sorted).
+    ///
+    /// # Errors
+    /// As [`TableReader::lookup`].
+    pub async fn positions_of(&self, entry: &Entry, keys: &[&str]) -> Result<RoaringBitmap> {
+        let mut positions = RoaringBitmap::new();
+        let Some(fragment) = &entry.fragment else {
+            return Ok(positions);
+        };
+        let in_range = candidates(fragment, keys);
+        let Some(open) = self.open(entry).await?.filter(|_| !in_range.is_empty()) else {
+            return Ok(positions);
+        };
+        let slice = &keys[in_range];
+        let columns = self.columns(Some(&[key_column(self.table().layout)]))?;
+        self.locate(&open, slice, Arc::default(), &columns, &mut |batch| {
+            each_match(slice, batch, &mut |_key, _row, position| {
+                positions.insert(position);
+                Ok(())
+            })
+        })
+        .await?;
+        Ok(positions)
+    }
+
+    /// Hands every batch that can hold rows of `keys` to `each`: `columns`, the key first, and the
+    /// position columns.
+    async fn locate(
+        &self,
+        open: &Arc<OpenFragment>,
+        keys: &[&str],
+        dead: Arc<RoaringBitmap>,
+        columns: &[Column],
+        each: &mut (dyn FnMut(&RecordBatch) -> Result<()> + Send),
+    ) -> Result<()> {
+        let ranges = page_ranges(open, key_column(self.table().layout), keys).await?;
+        if ranges.is_empty() {
+            return Ok(());
+        }
+        let projection = Projection::new(open, columns, true)?;
+        let mut rows = stream(open, projection, &ranges, dead, BATCH_ROWS, self.budget())?;
+        while let Some(batch) = rows.try_next().await? {
+            each(&batch)?;
+        }
+        Ok(())
+    }
+}
+
+/// The keys that lie in a fragment's key range.
+fn candidates(fragment: &Fragment, keys: &[&str]) -> Range<usize> {
+    let range = &fragment.keys;
+    let start = keys.partition_point(|k| *k < range.min.as_str());
+    let after = |k: &&str| *k <= range.max.as_str() || k.starts_with(&range.max);
+    start..start + keys[start..].partition_point(after)
+}
+
+/// Positions of pages that can hold one of `keys`, over all row groups.
+async fn page_ranges(open: &OpenFragment, column: u64, keys: &[&str]) -> Result<Vec<Range<u32>>> {
+    let key = open.file.key();
+    let leaf = open.root(column).and_then(|root| open.leaf(root));
+    let leaf = leaf.ok_or_else(|| Error::corrupt("fragment", key, "a key column", "none"))?;
+    let mut ranges = Vec::new();
+    for group in 0..open.groups.len() {
+        // Bounds come with the metadata; a bloom filter is another read, so it is asked second.
+        let mut near: Vec<Range<usize>> = Vec::new();
+        let bounded = open.pages(group, leaf, &mut |min, max| {
+            let inside = between(keys, min, max);
+            let some = !inside.is_empty();
+            near.extend(some.then_some(inside));
+            some
+        });
+        if bounded.is_empty() {
+            continue;
+        }
+        let Some(bloom) = open.file.bloom(open.meta.metadata(), group, leaf).await? else {
+            ranges.extend(bounded);
+            continue;
+        };
+        if near.is_empty() {
+            // No page had bounds.
+            near.push(0..keys.len());
+        }
+        let near = union(near).into_iter().flat_map(|range| &keys[range]);
+        let hits: Vec<&str> = near
+            .filter(|k| bloom.check(k.as_bytes()))
+            .copied()
+            .collect();
+        if !hits.is_empty() {
+            ranges.extend(open.pages(group, leaf, &mut |min, max| {
+                !between(&hits, min, max).is_empty()
+            }));
+        }
+    }
+    Ok(ranges)
+}
+
+/// Sorted, disjoint ranges over the same numbers.
+fn union(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    ranges.sort_unstable_by_key(|r| r.start);
+    let mut out: Vec<Range<usize>> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        match out.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => out.push(range),
+        }
+    }
+    out
+}
+
+/// The keys from `min` to `max`, both included.
+fn between(keys: &[&str], min: &[u8], max: &[u8]) -> Range<usize> {
+    let start = keys.partition_point(|k| k.as_bytes() < min);
+    start..start + keys[start..].partition_point(|k| k.as_bytes() <= max)
+}
+
+fn each_match(
+    keys: &[&str],
+    batch: &RecordBatch,
+    each: &mut dyn FnMut(usize, usize, u32) -> Result<()>,
+) -> Result<()> {
+    let wrong = || Error::corrupt("fragment", "batch", "key and positions", "other columns");
+    let names = batch.column(0).as_string_opt::<i32>().ok_or_else(wrong)?;
+    let positions = batch
+        .columns()
+        .last()
+        .and_then(|c| c.as_primitive_opt::<UInt32Type>());
+    let positions = positions.ok_or_else(wrong)?;
+    for row in 0..batch.num_rows() {
+        if let Ok(key) = keys.binary_search(&names.value(row)) {
+            each(key, row, positions.value(row))?;
+        }
+    }
+    Ok(())
+}
+
+fn collect(
+    offset: usize,
+    keys: &[&str],
+    entry: u64,
+    batch: &RecordBatch,
+    found: &mut Vec<Found>,
+) -> Result<()> {
+    let rids = batch
+        .columns()
+        .get(1)
+        .and_then(|c| c.as_primitive_opt::<UInt64Type>());
+    // The entry column is UInt64 too: it stands in the second place when nothing was added.
+    let rids = rids.filter(|_| batch.num_columns() > 3);
+    let hashes = batch
+        .columns()
+        .get(1)
+        .and_then(|c| c.as_fixed_size_binary_opt());
+    each_match(keys, batch, &mut |key, row, position| {
+        let hash = hashes.filter(|h| h.is_valid(row)).map(|h| h.value(row));
+        found.push(Found {
+            key: offset + key,
+            entry,
+            position,
+            rid: rids.map(|r| r.value(row)),
+            hash: hash.and_then(|h| h.try_into().ok()),
+        });
+        Ok(())
+    })
+}
