@@ -15,6 +15,7 @@ use stratagraph::catalog::resolve::TableSnapshot;
 use stratagraph::embed::Embedder;
 use stratagraph::env::Env;
 use stratagraph::publish::definition::Definition;
+use stratagraph::publish::Deletes;
 use stratagraph::publish::delta::{DeltaSource, StagedDelta};
 use stratagraph::store::Stager;
 use stratagraph::table::ledger::{Ledger, LedgerChange, Reject};
@@ -30,16 +31,6 @@ use super::scan::{self, Scanned};
 use super::spool::Spool;
 use crate::engine::Run;
 use crate::source::{self, Source};
-
-/// What becomes of a row whose key left the source.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Deletes {
-    /// It goes.
-    #[default]
-    Tombstone,
-    /// It stays.
-    Retain,
-}
 
 /// What a refresh found out; of the last attempt, except where it says otherwise.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
