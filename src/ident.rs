@@ -7,15 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::{Error, Result, limits};
 
 fn refuse(what: &'static str, name: &str, rule: &'static str) -> Error {
-    let cut = name
-        .char_indices()
-        .map(|(i, _)| i)
-        .take_while(|i| *i <= 160)
-        .last()
-        .unwrap_or(0);
+    let shown = name.chars().take(160).collect();
     Error::InvalidIdentifier {
         what,
-        name: name[..cut.max(name.len().min(1))].to_owned(),
+        name: shown,
         rule,
     }
 }

@@ -20,6 +20,8 @@ use crate::{Error, Result, limits};
 
 /// How long an in-doubt slot is resolved before the outcome is `CommitUnknown`.
 const RESOLVE_DEADLINE: Duration = Duration::from_secs(60);
+/// Number of the object that probes the backend; beyond what a transaction stages.
+const PROBE_OBJECT: u32 = 999_999;
 /// Rounds of resolution; with back-off they last about as long as the deadline.
 const RESOLVE_ROUNDS: u32 = 24;
 
@@ -156,9 +158,36 @@ impl Drop for LogIfDropped {
 
 impl Catalog {
     /// Begins a transaction: fixes its `begin`, under which all its objects are staged.
+    ///
+    /// # Errors
+    /// `StoreNotSupported` if the backend does not honour create-only puts; asked once a process.
     pub async fn begin(&self) -> Result<Stager> {
         let begin = self.known().await?.version;
-        Ok(Stager::new(TxnId::new(begin, &self.env().ids.unique())?))
+        let mint = || TxnId::new(begin, &self.env().ids.unique());
+        let txn = mint()?;
+        let others = [mint()?, mint()?];
+        let probe = || self.probe([txn.clone(), others[0].clone(), others[1].clone()]);
+        self.probed.get_or_try_init(probe).await?;
+        Ok(Stager::new(txn))
+    }
+
+    /// One refusal of a second create proves the backend; an answer that proves nothing (the first
+    /// create was lost, a sweep came between) is asked again.
+    async fn probe(&self, txns: [TxnId; 3]) -> Result<()> {
+        for txn in &txns {
+            if self
+                .store()
+                .honours_create(&layout::object_key(txn, PROBE_OBJECT, "probe"))
+                .await?
+            {
+                return Ok(());
+            }
+        }
+        let reason = "it lets a create-only put overwrite; commits would be lost";
+        Err(Error::StoreNotSupported {
+            root: self.store().display().to_owned(),
+            reason,
+        })
     }
 
     /// Commits `operation` with the objects of `stage`.

@@ -5,6 +5,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tokio::sync::OnceCell;
+
 use super::live::LivePins;
 use super::slot::SlotBody;
 use crate::digest::Digest;
@@ -59,17 +61,20 @@ pub struct Catalog {
     store: Arc<Store>,
     env: Env,
     newest: Mutex<Option<Arc<Head>>>,
+    pub(super) probed: OnceCell<()>,
     pub(super) live: LivePins,
 }
 
 impl Catalog {
     /// A catalog that knows nothing yet; no store call.
     pub fn new(store: Arc<Store>, env: Env) -> Arc<Self> {
+        let (newest, live) = (Mutex::default(), LivePins::default());
         Arc::new(Self {
             store,
             env,
-            newest: Mutex::default(),
-            live: LivePins::default(),
+            newest,
+            probed: OnceCell::new(),
+            live,
         })
     }
 

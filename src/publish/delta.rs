@@ -7,16 +7,8 @@ use async_trait::async_trait;
 use crate::Result;
 use crate::catalog::resolve::TableSnapshot;
 use crate::store::Stager;
+use crate::table::ledger::LedgerChange;
 use crate::table::manifest::{Fragment, SourceFold};
-
-/// A change of the reject ledger.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LedgerChange {
-    /// The key.
-    pub key: String,
-    /// Content hash and reason; `None` takes the key out of the ledger.
-    pub reject: Option<([u8; 32], String)>,
-}
 
 /// A staged delta of an embedding table.
 #[derive(Debug, Clone, Default, PartialEq)]

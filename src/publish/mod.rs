@@ -4,5 +4,18 @@
 //! parent (positions, bitmaps, masks, manifests, identity, version number) is made inside the commit
 //! loop; only fragments outlive an attempt.
 
+mod compact;
+mod create;
 pub mod definition;
-pub mod delta;
+mod delta;
+mod descriptor;
+mod kill;
+mod overlap;
+mod refresh;
+mod successor;
+
+pub use compact::{CompactRequest, Compacted, compact};
+pub use create::{NewTable, create};
+pub use delta::{DeltaSource, StagedDelta};
+pub use refresh::{Deletes, RefreshRequest, Refreshed, refresh};
+pub use successor::{Published, Requester};

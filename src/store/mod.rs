@@ -13,7 +13,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::TryStreamExt;
 use object_store::{
-    GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions, path::Path,
+    Error as StoreError, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode,
+    PutOptions, path::Path,
 };
 use serde::{Deserialize, Serialize};
 
@@ -171,6 +172,38 @@ impl Store {
         }
     }
 
+    /// Whether the backend refuses to create an object twice, tried at `key`, which is then deleted.
+    ///
+    /// # Errors
+    /// `StoreNotSupported` where create-only puts are not implemented; any failure of the store.
+    pub async fn honours_create(&self, key: &str) -> Result<bool> {
+        let path = self.path(key);
+        let options = || PutOptions {
+            mode: PutMode::Create,
+            ..Default::default()
+        };
+        let create = |text: &'static str| self.inner.put_opts(&path, text.into(), options());
+        match create("first").await {
+            // Taken: a retry inside the client met its own object.
+            Ok(_) | Err(StoreError::AlreadyExists { .. } | StoreError::Precondition { .. }) => {}
+            Err(StoreError::NotImplemented { .. } | StoreError::NotSupported { .. }) => {
+                let reason = "it has no create-only puts; commits need them";
+                return Err(Error::StoreNotSupported {
+                    root: self.display.clone(),
+                    reason,
+                });
+            }
+            Err(e) => return Err(Error::storage("create", key, e)),
+        }
+        let refused = match create("second").await {
+            Ok(_) => false,
+            Err(StoreError::AlreadyExists { .. } | StoreError::Precondition { .. }) => true,
+            Err(e) => return Err(Error::storage("create", key, e)),
+        };
+        self.delete(key).await?;
+        Ok(refused)
+    }
+
     /// Reads a slot; `None` when it is not there.
     pub async fn read_slot(&self, version: u64) -> Result<Option<SlotBytes>> {
         let key = layout::slot_key(version);
@@ -188,7 +221,7 @@ impl Store {
                     .map_err(|e| Error::storage("get", &key, e))?;
                 Ok(Some(SlotBytes { bytes, e_tag }))
             }
-            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(StoreError::NotFound { .. }) => Ok(None),
             Err(e) => Err(Error::storage("get", &key, e)),
         }
     }
@@ -258,7 +291,7 @@ impl Store {
     pub async fn delete(&self, key: &str) -> Result<()> {
         self.cache.forget(key);
         match self.inner.delete(&self.path(key)).await {
-            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Ok(()) | Err(StoreError::NotFound { .. }) => Ok(()),
             Err(e) => Err(Error::storage("delete", key, e)),
         }
     }

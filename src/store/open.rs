@@ -2,11 +2,11 @@
 
 use url::Url;
 
-/// A URL without user, password, query and fragment; anything that is no URL stays as it is unless it
-/// looks as if it carried one of these.
+/// A URL without user, password, query and fragment. Anything that is no URL with a host loses what
+/// stands before an `@` and behind `?` or `#`.
 pub fn redact_url(text: &str) -> String {
     match Url::parse(text) {
-        Ok(mut url) => {
+        Ok(mut url) if url.has_host() || url.scheme() == "file" => {
             // Both fail only for URLs that cannot carry them.
             let _ = url.set_username("");
             let _ = url.set_password(None);
@@ -14,14 +14,10 @@ pub fn redact_url(text: &str) -> String {
             url.set_fragment(None);
             url.to_string()
         }
-        Err(_) => text
-            .split(['?', '#'])
-            .next()
-            .unwrap_or_default()
-            .rsplit('@')
-            .next()
-            .unwrap_or_default()
-            .to_owned(),
+        _ => {
+            let shown = text.split(['?', '#']).next().unwrap_or_default();
+            shown.rsplit('@').next().unwrap_or_default().to_owned()
+        }
     }
 }
 

@@ -60,6 +60,11 @@ enum Piece<V> {
 }
 
 impl<V: PageEntry> PageTree<V> {
+    /// A map of one entry, inline whatever its size; for owners that hold exactly one.
+    pub fn leaf(key: String, value: V) -> Self {
+        Self(Node::Leaf(vec![(key, value)]))
+    }
+
     /// Number of entries.
     pub fn len(&self) -> u64 {
         match &self.0 {

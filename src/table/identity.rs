@@ -19,21 +19,21 @@ pub fn base(fragments: &[Digest]) -> Digest {
 }
 
 /// The identity of a version that was made from another: a hash over the parent's identity, the hash
-/// of the definition, the canonical JSON of the delta descriptor, the digests of all fragments in
-/// entry order and the mask digest.
+/// of the definition, the canonical JSON of the delta descriptor, the digests of the
+/// fragments that it added, and the mask digest.
 pub fn chain(
     parent: &Digest,
     definition: &Digest,
     descriptor: &[u8],
     fragments: &[Digest],
-    mask: &Digest,
+    mask: Option<&Digest>,
 ) -> Digest {
     let mut hasher = Hasher::new("stratagraph.version.identity.v1");
     hasher.part(parent.as_bytes());
     hasher.part(definition.as_bytes());
     hasher.part(descriptor);
     hasher.list(fragments.iter().map(|d| d.as_bytes().as_slice()));
-    hasher.part(mask.as_bytes());
+    hasher.part(mask.map_or(&[][..], |d| d.as_bytes()));
     hasher.finish()
 }
 

@@ -166,6 +166,24 @@ impl Ledger {
         Ok(())
     }
 
+    /// Keys that the ledger deltas of `entries` change, those they take out included.
+    ///
+    /// # Errors
+    /// As [`Ledger::load`].
+    pub async fn changed_keys(store: &Store, entries: &[Entry]) -> Result<Vec<String>> {
+        let kind = kind()?;
+        let mut keys = Vec::new();
+        for delta in entries.iter().filter_map(|e| e.rejects.as_ref()) {
+            let bytes = kind.load(store, delta).await?;
+            kind.decode(delta, bytes, &mut |batch| {
+                let column = kind.keys(&delta.object.key, batch)?;
+                keys.extend(column.iter().flatten().map(str::to_owned));
+                Ok(())
+            })?;
+        }
+        Ok(keys)
+    }
+
     /// Number of refused rows.
     pub fn len(&self) -> usize {
         self.rejects.len()

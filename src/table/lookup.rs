@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{UInt32Type, UInt64Type};
+use futures::FutureExt;
 use futures::stream::{StreamExt, TryStreamExt};
 use parquet::data_type::AsBytes;
 use roaring::RoaringBitmap;
@@ -61,12 +62,14 @@ impl TableReader {
                 reason: "expected sorted keys, each once".to_owned(),
             });
         }
-        let searches = entries.iter().map(|entry| async move {
-            match (&entry.fragment, keys.is_empty()) {
-                (Some(fragment), false) => self.search(entry, fragment, keys).await,
-                _ => Ok(Vec::new()),
+        // Boxed one by one: a closure that borrows its argument is not general enough for callers
+        // whose futures must be Send.
+        let mut searches = Vec::with_capacity(entries.len());
+        for entry in entries.iter().filter(|_| !keys.is_empty()) {
+            if let Some(fragment) = &entry.fragment {
+                searches.push(self.search(entry, fragment, keys).boxed());
             }
-        });
+        }
         let found = futures::stream::iter(searches).buffered(CONCURRENT_FRAGMENTS);
         let mut found: Vec<Found> = found.try_concat().await?;
         // Stable: rows of a key stay in the order of entries and positions.

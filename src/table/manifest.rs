@@ -231,6 +231,9 @@ pub struct TableManifest {
     pub fragments: u64,
     /// Entries of the reject ledger.
     pub rejects: u64,
+    /// Fold of the logical mask's deltas in the order in which they were committed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mask_digest: Option<Digest>,
     /// Fold of the source that the version was made from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fold: Option<SourceFold>,

@@ -118,15 +118,21 @@ fn version(version: u64) -> Result<i64> {
     })
 }
 
-/// The digest of a table's mask: the digests of its deltas in entry order.
-pub fn mask_digest<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Digest {
-    let deltas = entries.into_iter().filter_map(|e| e.mask.as_ref());
-    let digests: Vec<&[u8]> = deltas
-        .map(|d| d.object.sha256.as_bytes().as_slice())
-        .collect();
+/// The mask digest of a version that added a delta to the mask of its parent.
+pub fn next_digest(parent: Option<&Digest>, delta: &Digest) -> Digest {
     let mut hasher = Hasher::new("stratagraph.mask.v1");
-    hasher.list(digests.into_iter());
+    hasher.part(parent.map_or(&[][..], |d| d.as_bytes()));
+    hasher.part(delta.as_bytes());
     hasher.finish()
+}
+
+/// The digest of a table's mask: its deltas folded in entry order, which is the order of their
+/// commits; `None` without deltas.
+pub fn mask_digest<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Option<Digest> {
+    let deltas = entries.into_iter().filter_map(|e| e.mask.as_ref());
+    deltas.fold(None, |parent, delta| {
+        Some(next_digest(parent.as_ref(), &delta.object.sha256))
+    })
 }
 
 struct Hidden {

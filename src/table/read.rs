@@ -6,6 +6,7 @@ use std::sync::Arc;
 use arrow::array::{AsArray, BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::SchemaRef;
+use futures::FutureExt;
 use futures::stream::{StreamExt, TryStreamExt};
 use roaring::RoaringBitmap;
 use tokio::sync::OnceCell;
@@ -287,10 +288,14 @@ impl TableReader {
             .copied()
             .collect();
         columns.extend(self.columns(Some(&missing))?);
-        let opening = entries
-            .iter()
-            .filter(|e| e.fragment.is_some())
-            .map(|entry| self.stream(entry, &columns, options));
+        // Boxed one by one: a closure that borrows its argument is not general enough for callers
+        // whose futures must be Send.
+        let mut opening = Vec::with_capacity(entries.len());
+        for entry in entries {
+            if entry.fragment.is_some() {
+                opening.push(self.stream(entry, &columns, options).boxed());
+            }
+        }
         let streams = futures::stream::iter(opening).buffered(CONCURRENT_OPENS);
         let streams: Vec<BatchStream> = streams.try_collect().await?;
         let mut ids: Vec<u64> = columns.iter().map(|c| c.id).collect();

@@ -223,16 +223,19 @@ async fn recompute(
         }
         found.push(entry);
     }
-    let fragments = identity::fragment_digests(&found);
     let Some((parent, descriptor)) = parent_identity(manifest)? else {
-        return Ok(shown(Some(identity::base(&fragments))));
+        return Ok(shown(Some(identity::base(&identity::fragment_digests(
+            &found,
+        )))));
     };
     let definition = match &manifest.definition {
         Some(object) => Definition::load(store, object).await?.hash(),
         None => return Err(unreadable("a definition")),
     };
+    let added = |entry: &&Entry| manifest.delta.iter().any(|d| d.added.contains(&entry.id));
+    let fragments = identity::fragment_digests(found.iter().filter(added));
     let mask = mask::mask_digest(&found);
-    let chained = identity::chain(&parent, &definition, descriptor, &fragments, &mask);
+    let chained = identity::chain(&parent, &definition, descriptor, &fragments, mask.as_ref());
     Ok(shown(Some(chained)))
 }
 

@@ -1,4 +1,6 @@
 //! The engine's integration tests: one binary, no DataFusion.
 
+mod catalog;
 mod embed;
 mod protocol_model;
+mod support;

@@ -1,0 +1,4 @@
+//! What several test rooms share.
+
+pub mod append;
+pub mod audit;
