@@ -10,7 +10,7 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::execution::memory_pool::MemoryReservation;
 use futures::stream::BoxStream;
-use futures::{StreamExt, TryStreamExt};
+use futures::TryStreamExt;
 use stratagraph::embed::{
     Embedded, EmbeddedBuilder, Embedder, RejectReason, Role, embed_checked, embed_checked_sync,
 };
@@ -104,7 +104,7 @@ impl Pipeline {
         let buffers = self.host.memory("vectors");
         let chunk_rows = self.reserve(&buffers, flights)?;
         let cut = rows
-            .map_ok(move |batch| futures::stream::iter(cut(&batch, chunk_rows).map(Ok)))
+            .map_ok(move |batch| futures::stream::iter(cut(&batch, chunk_rows).map(Ok::<_, Error>)))
             .try_flatten();
         let chunks = futures::stream::try_unfold((cut, earlier), |(mut cut, mut earlier)| async {
             let Some(batch) = cut.try_next().await? else {

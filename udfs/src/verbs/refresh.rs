@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use stratagraph::catalog::resolve::{self, TableSnapshot};
 use stratagraph::ident::Name;
-use stratagraph::publish::definition::Definition;
 use stratagraph::publish::{Deletes, RefreshRequest, Refreshed, Requester, refresh};
 use stratagraph::{Error, NotRefreshableReason, Result};
 use stratagraph_providers::{ArgSpec, ArgType, ArgValue, BoundArgs, FunctionSpec, TableFunction};
