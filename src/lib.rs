@@ -12,6 +12,8 @@ mod error;
 pub mod ident;
 pub mod limits;
 pub mod publish;
+#[cfg(any(test, feature = "sim"))]
+pub mod sim;
 pub mod store;
 pub mod table;
 

@@ -1,7 +1,9 @@
 //! Objects under one root: slots that are created once, and staged objects that never change.
 
 mod cache;
+pub mod disk;
 pub mod layout;
+pub mod local;
 mod open;
 mod pages;
 mod stage;
@@ -19,6 +21,7 @@ use object_store::{
 use serde::{Deserialize, Serialize};
 
 pub use cache::{CacheStats, ObjectCache};
+pub use local::{Blocking, LocalStore};
 pub use open::redact_url;
 pub use pages::{PageEntry, PageTree};
 pub use stage::{Stager, format_runs, parse_runs};

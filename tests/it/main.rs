@@ -3,4 +3,7 @@
 mod catalog;
 mod embed;
 mod protocol_model;
+mod publish;
+mod s3_server;
+mod sim_store;
 mod support;

@@ -31,7 +31,7 @@ pub async fn append(catalog: &Arc<Catalog>, name: &str) -> (Option<TxnId>, Resul
     };
     let txn = stage.txn().clone();
     let run = async {
-        let object = stage.add("bin", txn.to_string().into_bytes())?;
+        let object = stage.add("bin", stage.txn().to_string().into_bytes())?;
         let operation = Append {
             name: Name::parse(name)?,
             object,
@@ -39,7 +39,8 @@ pub async fn append(catalog: &Arc<Catalog>, name: &str) -> (Option<TxnId>, Resul
         };
         Ok::<_, Error>(catalog.commit(stage, operation).await?.operation.version)
     };
-    (Some(txn), run.await)
+    let outcome = run.await;
+    (Some(txn), outcome)
 }
 
 #[async_trait::async_trait]
