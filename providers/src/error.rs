@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use parquet::errors::ParquetError;
-use stratagraph::{BoxError, Error};
+use stratagraph::Error;
 
 /// Chains longer than this are cut; real ones have a handful of links.
 const DEPTH: usize = 64;
@@ -81,8 +81,6 @@ fn find_in<'a>(error: &'a (dyn StdError + 'static), depth: usize) -> Option<&'a 
         Some(shared.as_ref())
     } else if let Some(shared) = error.downcast_ref::<Arc<Error>>() {
         return Some(shared.as_ref());
-    } else if let Some(boxed) = error.downcast_ref::<BoxError>() {
-        Some(boxed.as_ref())
     } else if let Some(io) = error.downcast_ref::<std::io::Error>() {
         io.get_ref().map(|held| held as &(dyn StdError + 'static))
     } else {
@@ -116,6 +114,13 @@ pub(crate) fn bad_argument(
         function: function.to_owned(),
         argument: argument.to_owned(),
         reason: reason.into(),
+    })
+}
+
+/// The refusal to serialise a part of a plan: masks, pins and open calls would be lost.
+pub(crate) fn not_encoded(what: &str) -> DataFusionError {
+    to_datafusion(Error::NotYetSupported {
+        feature: format!("encoding {what} for another process"),
     })
 }
 

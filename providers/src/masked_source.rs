@@ -17,11 +17,14 @@ use datafusion::physical_expr::projection::ProjectionExprs;
 use datafusion::physical_expr::{EquivalenceProperties, LexOrdering, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::filter_pushdown::FilterPushdownPropagation;
 use datafusion::physical_plan::metrics::ExecutionPlanMetricsSet;
+use datafusion::physical_plan::proto::ExecutionPlanEncodeCtx;
 use datafusion::physical_plan::{DisplayFormatType, SortOrderPushdownResult};
 use datafusion_datasource::PartitionedFile;
 use datafusion_datasource::morsel::Morselizer;
+use datafusion_proto_models::protobuf::PhysicalPlanNode;
 use object_store::ObjectStore;
 
+use crate::error::not_encoded;
 use crate::pin::StatementPin;
 
 /// Parquet's file source with a pin and without a serialised form.
@@ -147,5 +150,13 @@ impl FileSource for MaskedSource {
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
         self.inner.apply_expressions(f)
+    }
+
+    fn try_to_proto(
+        &self,
+        _base: &FileScanConfig,
+        _context: &ExecutionPlanEncodeCtx<'_>,
+    ) -> Result<Option<PhysicalPlanNode>> {
+        Err(not_encoded("a scan of fragments"))
     }
 }

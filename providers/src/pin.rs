@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::tree_node::{Transformed, TransformedResult};
 use datafusion::datasource::{TableProvider, provider_as_source, source_as_provider};
 use datafusion::error::Result;
 use datafusion::logical_expr::{DmlStatement, LogicalPlan, TableSource};

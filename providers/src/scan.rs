@@ -16,16 +16,16 @@ use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion_datasource::PartitionedFile;
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::future::try_join_all;
 use stratagraph::catalog::resolve::TableSnapshot;
-use stratagraph::store::{Store, VerifiedFile};
+use stratagraph::store::Store;
 use stratagraph::table::file::FragmentFile;
 use stratagraph::table::manifest::Fragment;
 use stratagraph::table::mask;
 
 use crate::adapter::FieldIdAdapterFactory;
 use crate::columns::{PlannedTable, all_columns, map_columns};
-use crate::error::{ResultExt, to_datafusion};
+use crate::error::ResultExt;
 use crate::masked_source::MaskedSource;
 use crate::pin::StatementPin;
 use crate::reader::{FragmentHandle, FragmentReaders, fragment_url};
@@ -65,11 +65,7 @@ impl FragmentScan<'_> {
             let projected = project_schema(&schema, projection)?;
             return Ok(Arc::new(EmptyExec::new(projected)));
         }
-        let files: Vec<PartitionedFile> = stream::iter(chosen)
-            .map(|fragment| self.file(fragment))
-            .buffered(CONCURRENT_MASKS)
-            .try_collect()
-            .await?;
+        let files = self.files(chosen).await?;
         let statistics = if self.reports_statistics() {
             of_files(&schema, &files)
         } else {
@@ -143,14 +139,24 @@ impl FragmentScan<'_> {
             && self.planned.columns.iter().any(is_key)
     }
 
+    async fn files(&self, fragments: Vec<&Fragment>) -> Result<Vec<PartitionedFile>> {
+        let mut files = Vec::with_capacity(fragments.len());
+        for part in fragments.chunks(CONCURRENT_MASKS) {
+            files.extend(try_join_all(part.iter().map(|f| self.file(f))).await?);
+        }
+        Ok(files)
+    }
+
     async fn file(&self, fragment: &Fragment) -> Result<PartitionedFile> {
         let object = &fragment.file.object;
-        let file = VerifiedFile::new(Arc::clone(self.store), Arc::new(fragment.file.clone()));
+        let entry = Arc::new(fragment.file.clone());
+        let file = FragmentFile::new(Arc::clone(self.store), entry);
         let mut scanned = PartitionedFile::new(object.key.clone(), object.size)
-            .with_extension(FragmentHandle(FragmentFile::new(file)));
+            .with_extension(FragmentHandle(file));
         if fragment.dead.rows > 0 {
             let dead = fragment.dead.load(self.store, fragment.rows).await.df()?;
-            if let Some(selection) = mask::selection(&dead, fragment.rows) {
+            let rows = u32::try_from(fragment.rows).unwrap_or(u32::MAX);
+            if let Some(selection) = mask::selection(&dead, rows) {
                 scanned = scanned.with_extension(ParquetRowSelection::new(selection));
             }
         }
@@ -192,13 +198,4 @@ fn group(files: Vec<PartitionedFile>, partitions: usize) -> Vec<FileGroup> {
     }
     let filled = groups.into_iter().filter(|(_, files)| !files.is_empty());
     filled.map(|(_, files)| FileGroup::new(files)).collect()
-}
-
-/// A scan of a version that cannot be resolved.
-pub(crate) fn unavailable(table: &str, version: u64, detail: &str) -> datafusion::error::DataFusionError {
-    to_datafusion(stratagraph::Error::VersionUnavailable {
-        table: table.to_owned(),
-        version,
-        detail: detail.to_owned(),
-    })
 }

@@ -13,7 +13,7 @@ use datafusion::common::stats::Precision;
 use datafusion::common::{Column, ColumnStatistics, DFSchema, ScalarValue, Statistics};
 use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::utils::conjunction;
-use datafusion::physical_optimizer::pruning::PruningPredicate;
+use datafusion::physical_optimizer::pruning::PruningPredicateBuilder;
 use datafusion_datasource::PartitionedFile;
 use stratagraph::table::manifest::{Fragment, KeyRange, Layout};
 
@@ -153,7 +153,10 @@ pub(crate) fn prune_by_key(
     };
     let decided = DFSchema::try_from(Arc::clone(schema))
         .and_then(|df| state.create_physical_expr(predicate, &df))
-        .and_then(|expr| PruningPredicate::try_new(expr, Arc::clone(schema)))
+        .and_then(|expr| {
+            let builder = PruningPredicateBuilder::new();
+            builder.with_file_schema(Arc::clone(schema)).try_build(expr)
+        })
         .and_then(|pruning| pruning.prune(&KeyRanges { key, fragments }));
     decided.unwrap_or_else(|error| {
         tracing::debug!(%error, "fragments are not pruned by this predicate");

@@ -12,17 +12,19 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::proto::ExecutionPlanEncodeCtx;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
 };
+use datafusion_proto_models::protobuf::PhysicalPlanNode;
 use futures::{StreamExt, TryStreamExt, stream};
 use stratagraph::Error;
 use tokio::sync::OnceCell;
 
 use super::args::BoundArgs;
 use super::{RunContext, TableFunction};
-use crate::error::{bad_argument, to_datafusion};
+use crate::error::{bad_argument, not_encoded, to_datafusion};
 use crate::settings::Settings;
 
 type Rows = Result<Arc<Vec<RecordBatch>>, Arc<DataFusionError>>;
@@ -169,6 +171,13 @@ impl ExecutionPlan for VerbExec {
     /// A recursive query executes its body again; a verb has run then.
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(self)
+    }
+
+    fn try_to_proto(
+        &self,
+        _context: &ExecutionPlanEncodeCtx<'_>,
+    ) -> Result<Option<PhysicalPlanNode>> {
+        Err(not_encoded(self.function()))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

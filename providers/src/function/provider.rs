@@ -323,5 +323,6 @@ fn project(
         return Ok(plan);
     };
     let exprs = ProjectionExprs::from_indices(&columns, &plan.schema());
+    let exprs = exprs.iter().cloned().collect::<Vec<_>>();
     Ok(Arc::new(ProjectionExec::try_new(exprs, plan)?))
 }
