@@ -202,16 +202,17 @@ impl Diff<'_> {
     }
 
     async fn run(&self, sql: &str) -> Result<Vec<RecordBatch>> {
-        let collect = |joins| async move {
-            let rows = stream(&self.context(joins)?, sql).await?;
-            rows.try_collect::<Vec<_>>().await.map_err(from_datafusion)
-        };
-        match collect(self.joins()).await {
+        match self.collect(sql, self.joins()).await {
             Err(error) if self.joins() == Joins::Hash && is_exhausted(&error) => {
-                collect(Joins::SortMerge).await
+                self.collect(sql, Joins::SortMerge).await
             }
             other => other,
         }
+    }
+
+    async fn collect(&self, sql: &str, joins: Joins) -> Result<Vec<RecordBatch>> {
+        let rows = stream(&self.context(joins)?, sql).await?;
+        rows.try_collect().await.map_err(from_datafusion)
     }
 
     /// A hash join holds the known side in memory; it may fill half of what the pool has.

@@ -10,7 +10,7 @@ use arrow::datatypes::SchemaRef;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::execution::memory_pool::MemoryReservation;
 use futures::stream::BoxStream;
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt};
 use stratagraph::embed::{
     Embedded, EmbeddedBuilder, Embedder, RejectReason, Role, embed_checked, embed_checked_sync,
 };
@@ -103,22 +103,8 @@ impl Pipeline {
         };
         let buffers = self.host.memory("vectors");
         let chunk_rows = self.reserve(&buffers, flights)?;
-        let cut = rows
-            .map_ok(move |batch| futures::stream::iter(cut(&batch, chunk_rows).map(Ok::<_, Error>)))
-            .try_flatten();
-        let chunks = futures::stream::try_unfold((cut, earlier), |(mut cut, mut earlier)| async {
-            let Some(batch) = cut.try_next().await? else {
-                return Ok(None);
-            };
-            let chunk = look_up(&batch, &mut earlier).await?;
-            Ok::<_, Error>(Some((chunk, (cut, earlier))))
-        });
-        let model = &self.model;
-        let mut answers = Box::pin(
-            chunks
-                .map_ok(|chunk| embed(Arc::clone(model), chunk))
-                .try_buffered(flights),
-        );
+        let chunks = chunks(rows, chunk_rows, earlier);
+        let mut answers = answers(Arc::clone(&self.model), chunks, flights);
         let mut sink = Sink::new(self)?;
         self.env.progress.report("embedding", 0, total);
         let mut done = 0;
@@ -147,7 +133,40 @@ impl Pipeline {
     }
 }
 
-fn cut(batch: &RecordBatch, rows: usize) -> impl Iterator<Item = RecordBatch> + Send + 'static {
+/// Rows in batches of at most `chunk_rows`, with what is known of them.
+fn chunks(
+    rows: BoxStream<'static, Result<RecordBatch>>,
+    chunk_rows: usize,
+    earlier: EarlierReader,
+) -> BoxStream<'static, Result<Chunk>> {
+    let small = rows
+        .map_ok(move |batch| futures::stream::iter(cut(&batch, chunk_rows).map(Ok::<_, Error>)))
+        .try_flatten()
+        .boxed();
+    let state = (small, earlier);
+    futures::stream::try_unfold(state, |(mut small, mut earlier)| async move {
+        let Some(batch) = small.try_next().await? else {
+            return Ok::<_, Error>(None);
+        };
+        let chunk = look_up(&batch, &mut earlier).await?;
+        Ok(Some((chunk, (small, earlier))))
+    })
+    .boxed()
+}
+
+/// The model's answers in the order of the rows, `flights` of them under way at a time.
+fn answers(
+    model: Arc<dyn Embedder>,
+    chunks: BoxStream<'static, Result<Chunk>>,
+    flights: usize,
+) -> BoxStream<'static, Result<Answer>> {
+    chunks
+        .map_ok(move |chunk| embed(Arc::clone(&model), chunk))
+        .try_buffered(flights)
+        .boxed()
+}
+
+fn cut(batch: &RecordBatch, rows: usize) -> impl Iterator<Item = RecordBatch> + Send + use<> {
     let batch = batch.clone();
     (0..batch.num_rows())
         .step_by(rows)

@@ -67,7 +67,6 @@ impl Spooler {
             memory: self.host.memory(self.purpose),
             state: State::Memory(Vec::new()),
             rows: 0,
-            bytes: 0,
         }
     }
 }
@@ -88,7 +87,6 @@ pub(crate) struct SegmentWriter {
     memory: MemoryReservation,
     state: State,
     rows: u64,
-    bytes: u64,
 }
 
 impl SegmentWriter {
@@ -99,7 +97,6 @@ impl SegmentWriter {
         }
         let bytes = batch.get_array_memory_size();
         self.rows += batch.num_rows() as u64;
-        self.bytes += bytes as u64;
         if let State::Memory(batches) = &mut self.state {
             let fits = self.memory.size().saturating_add(bytes) <= self.spooler.cap;
             if fits && self.memory.try_grow(bytes).is_ok() {
@@ -149,7 +146,6 @@ impl SegmentWriter {
                 rows,
             }),
             rows: self.rows,
-            bytes: self.bytes,
         })
     }
 }
@@ -171,7 +167,6 @@ struct Inner {
 pub(crate) struct Segment {
     inner: Arc<Inner>,
     rows: u64,
-    bytes: u64,
 }
 
 impl fmt::Debug for Segment {
@@ -182,11 +177,6 @@ impl fmt::Debug for Segment {
 }
 
 impl Segment {
-    /// Rows.
-    pub(crate) fn rows(&self) -> u64 {
-        self.rows
-    }
-
     fn is_spilled(&self) -> bool {
         matches!(self.inner.rows, Rows::File(_))
     }
@@ -233,16 +223,6 @@ impl Spool {
         self.segments.iter().map(|s| s.rows).sum()
     }
 
-    /// Bytes of all segments as they were in memory.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.segments.iter().map(|s| s.bytes).sum()
-    }
-
-    /// Whether a segment went to disk.
-    pub(crate) fn is_spilled(&self) -> bool {
-        self.segments.iter().any(Segment::is_spilled)
-    }
-
     /// The spool as a table.
     pub(crate) fn table(&self) -> Result<Arc<dyn TableProvider>> {
         let partitions = self.segments.iter();
@@ -278,5 +258,54 @@ impl PartitionStream for Nothing {
     fn execute(&self, _ctx: Arc<TaskContext>) -> SendableRecordBatchStream {
         let nothing = stream::empty::<Result<RecordBatch, DataFusionError>>();
         Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.0), nothing))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::array::StringArray;
+    use arrow::datatypes::{DataType, Field, Schema};
+    use datafusion::execution::memory_pool::GreedyMemoryPool;
+    use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+    use datafusion::prelude::{SessionConfig, SessionContext};
+
+    fn rows(n: usize) -> RecordBatch {
+        let schema = Schema::new(vec![Field::new("k", DataType::Utf8, false)]);
+        let keys = StringArray::from_iter_values((0..n).map(|i| format!("key {i}")));
+        RecordBatch::try_new(Arc::new(schema), vec![Arc::new(keys)]).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_segment_moves_to_disk_when_the_pool_is_full() {
+        let limit = 200_000;
+        let runtime = RuntimeEnvBuilder::new()
+            .with_memory_pool(Arc::new(GreedyMemoryPool::new(limit)))
+            .build_arc()
+            .unwrap();
+        let context = SessionContext::new_with_config_rt(SessionConfig::new(), runtime);
+        let host = Host::new(context.state());
+        let pool = Arc::clone(&host.runtime().memory_pool);
+        for (batches, spilled) in [(2, false), (40, true)] {
+            let spooler = Spooler::new(&host, rows(1).schema(), "test rows", 1);
+            let mut segment = spooler.segment();
+            for _ in 0..batches {
+                segment.push(rows(1_000)).unwrap();
+                assert!(pool.reserved() <= limit / POOL_SHARE);
+            }
+            let segment = segment.finish().unwrap();
+            assert_eq!(segment.is_spilled(), spilled);
+            assert_eq!(pool.reserved() == 0, spilled);
+            let spool = Spool::new(rows(1).schema(), vec![segment.clone(), segment]);
+            assert_eq!(spool.rows(), 2_000 * batches);
+            // Read twice, as a table and as a stream.
+            let table = context.read_table(spool.table().unwrap()).unwrap();
+            assert_eq!(table.count().await.unwrap() as u64, spool.rows());
+            let read: Vec<RecordBatch> = spool.read().try_collect().await.unwrap();
+            let expected = rows(1_000);
+            assert!(read.iter().all(|batch| *batch == expected));
+            drop((spool, read));
+            assert_eq!(pool.reserved(), 0);
+        }
     }
 }
