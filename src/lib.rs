@@ -6,6 +6,7 @@
 
 pub mod catalog;
 pub mod digest;
+pub mod embed;
 pub mod env;
 mod error;
 pub mod ident;
