@@ -45,7 +45,11 @@ impl Engine {
 
     /// The model that a table was made with, which must be the one that this environment has under
     /// its name.
-    pub(crate) fn model_of(&self, table: &Name, definition: &Definition) -> Result<Arc<dyn Embedder>> {
+    pub(crate) fn model_of(
+        &self,
+        table: &Name,
+        definition: &Definition,
+    ) -> Result<Arc<dyn Embedder>> {
         let (_, model) = self.model(Some(&definition.model.spec))?;
         let current = Definition {
             model: model_ref(&definition.model.spec, model.as_ref())?,
@@ -67,7 +71,9 @@ impl Engine {
     pub(crate) async fn definition(&self, snapshot: &TableSnapshot) -> Result<Option<Definition>> {
         match &snapshot.manifest.definition {
             None => Ok(None),
-            Some(object) => Definition::load(self.catalog().store(), object).await.map(Some),
+            Some(object) => Definition::load(self.catalog().store(), object)
+                .await
+                .map(Some),
         }
     }
 }

@@ -11,8 +11,8 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::prelude::SessionContext;
 use stratagraph::env::{Budget, Env};
 use stratagraph::{Error, Result};
-use stratagraph_providers::from_datafusion;
 use stratagraph_providers::Settings;
+use stratagraph_providers::from_datafusion;
 
 /// Memory of a bounded pool that one partition of a private plan should have.
 const PARTITION_BYTES: usize = 32 * 1024 * 1024;
@@ -56,7 +56,13 @@ impl Host {
     }
 
     /// A context with the host's tables, functions, rules and planner: for reading its sources.
+    ///
+    /// DataFusion keeps listings of external tables for ever by default, sizes included. A source
+    /// is read as it is now, so what the session remembers of listings is dropped first.
     pub(crate) fn context(&self) -> SessionContext {
+        if let Some(listings) = self.runtime().cache_manager.get_list_files_cache() {
+            listings.clear();
+        }
         SessionContext::new_with_state(self.state.clone())
     }
 

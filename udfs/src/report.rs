@@ -100,7 +100,9 @@ pub(crate) fn field<C: Cell>(name: &str) -> Field {
 pub(crate) fn rows(schema: SchemaRef, columns: Vec<ArrayRef>) -> Result<RecordBatch> {
     let count = columns.first().map_or(0, |column| column.len());
     let options = RecordBatchOptions::new().with_row_count(Some(count));
-    Ok(RecordBatch::try_new_with_options(schema, columns, &options)?)
+    Ok(RecordBatch::try_new_with_options(
+        schema, columns, &options,
+    )?)
 }
 
 /// Declares a report: the struct and its columns from one list, so that they cannot drift apart.

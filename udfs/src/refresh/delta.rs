@@ -164,7 +164,8 @@ impl RefreshSource {
             self.earlier.keep(fragment.clone());
         }
         for refusal in &inferred.refusals {
-            self.earlier.refuse(&refusal.key, refusal.hash, refusal.reason)?;
+            self.earlier
+                .refuse(&refusal.key, refusal.hash, refusal.reason)?;
         }
         Ok(())
     }
@@ -226,7 +227,11 @@ impl DeltaSource for RefreshSource {
             superseded: keys.superseded,
             touched: keys.touched,
             ledger: ledger(&inferred.refusals, keys.forgotten),
-            fold: Some(fold::without_passing(&scanned.folder, &inferred.refusals, true)),
+            fold: Some(fold::without_passing(
+                &scanned.folder,
+                &inferred.refusals,
+                true,
+            )),
             counts: self.counts(),
         }))
     }

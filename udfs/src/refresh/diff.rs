@@ -136,7 +136,11 @@ impl Diff<'_> {
             for (key, count) in batch.column(0).as_string::<i32>().iter().zip(counts) {
                 let key = key.unwrap_or_default();
                 let full = first.len() == SHOWN_KEYS;
-                if full && first.last_key_value().is_some_and(|(last, _): (&String, _)| key > last.as_str()) {
+                if full
+                    && first
+                        .last_key_value()
+                        .is_some_and(|(last, _): (&String, _)| key > last.as_str())
+                {
                     continue;
                 }
                 first.insert(key.to_owned(), u64::try_from(*count).unwrap_or(0));
@@ -274,7 +278,11 @@ fn known_rejects(ledger: &Ledger) -> Result<RecordBatch> {
         Field::new(HASH, hash, false),
         Field::new("r", DataType::Boolean, false),
     ]);
-    let columns = vec![Arc::new(keys) as _, Arc::new(hashes.finish()) as _, Arc::new(rejected) as _];
+    let columns = vec![
+        Arc::new(keys) as _,
+        Arc::new(hashes.finish()) as _,
+        Arc::new(rejected) as _,
+    ];
     Ok(RecordBatch::try_new(Arc::new(schema), columns)?)
 }
 
@@ -282,8 +290,15 @@ fn known_rejects(ledger: &Ledger) -> Result<RecordBatch> {
 pub(crate) async fn sorted(host: &Host, source: &Spool) -> Result<DataFrame> {
     let context = host.private(Joins::Hash);
     let run = async {
-        context.register_table("source", source.table().map_err(stratagraph_providers::to_datafusion)?)?;
-        context.sql("SELECT k, h, t FROM source ORDER BY k, h").await
+        context.register_table(
+            "source",
+            source
+                .table()
+                .map_err(stratagraph_providers::to_datafusion)?,
+        )?;
+        context
+            .sql("SELECT k, h, t FROM source ORDER BY k, h")
+            .await
     };
     run.await.map_err(from_datafusion)
 }

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, FixedSizeBinaryArray, RecordBatch, StringArray,
-};
+use arrow::array::{Array, ArrayRef, AsArray, FixedSizeBinaryArray, RecordBatch, StringArray};
 use arrow::compute::{filter, is_not_null};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::runtime::SpawnedTask;
@@ -185,7 +183,9 @@ async fn look_up(batch: &RecordBatch, earlier: &mut EarlierReader) -> Result<Chu
     }
     let mut known = Vec::new();
     for row in 0..chunk.keys.len() {
-        let found = earlier.find(chunk.keys.value(row), chunk.hashes.value(row)).await?;
+        let found = earlier
+            .find(chunk.keys.value(row), chunk.hashes.value(row))
+            .await?;
         known.extend(found.map(|k| (row, k)));
     }
     Ok(Chunk { known, ..chunk })
@@ -203,7 +203,9 @@ async fn embed(model: Arc<dyn Embedder>, chunk: Chunk) -> Result<Answer> {
     let rows = texts.len();
     let missing: Vec<usize> = {
         let mut known = known.iter().map(|(row, _)| *row).peekable();
-        (0..rows).filter(|row| known.next_if_eq(row).is_none()).collect()
+        (0..rows)
+            .filter(|row| known.next_if_eq(row).is_none())
+            .collect()
     };
     let inferred = missing.len() as u64;
     let fresh = if missing.is_empty() {
@@ -265,7 +267,11 @@ fn weave(
                     Some((_, reason)) => out.reject(*reason),
                     None => {
                         let vector = fresh.vectors.value(slot);
-                        out.push(vector.as_primitive::<arrow::datatypes::Float32Type>().values())?;
+                        out.push(
+                            vector
+                                .as_primitive::<arrow::datatypes::Float32Type>()
+                                .values(),
+                        )?;
                     }
                 }
             }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use stratagraph::Result;
 use stratagraph::catalog::resolve;
 use stratagraph::ident::Name;
-use stratagraph::Result;
 use stratagraph_providers::{ArgSpec, ArgType, FunctionSpec, TableFunction};
 use tracing::Instrument;
 

@@ -109,7 +109,9 @@ impl Report for SearchHit {
     fn batch(rows: &[Self]) -> Result<RecordBatch> {
         let keys = StringArray::from_iter_values(rows.iter().map(|r| &r._row_id));
         let similarities = rows.iter().map(|r| r.similarity);
-        let ranks = rows.iter().map(|r| i64::try_from(r.rank).unwrap_or(i64::MAX));
+        let ranks = rows
+            .iter()
+            .map(|r| i64::try_from(r.rank).unwrap_or(i64::MAX));
         let columns: Vec<ArrayRef> = vec![
             Arc::new(keys),
             Arc::new(Float32Array::from_iter_values(similarities)),
@@ -198,9 +200,8 @@ impl Rows<'_> {
             Wanted::Text(text) => self.embed(text).await?,
             Wanted::Row(key) => self.vector_of(key).await?,
         };
-        Query::new(vector).ok_or_else(|| {
-            invalid("query", "expected finite components that are not all zero")
-        })
+        Query::new(vector)
+            .ok_or_else(|| invalid("query", "expected finite components that are not all zero"))
     }
 
     fn width(&self) -> Result<usize> {
@@ -225,7 +226,10 @@ impl Rows<'_> {
         let model = engine.model_of(&self.table.name, &definition)?;
         let answer = embed_checked(model.as_ref(), Role::Query, &[Some(text)]).await?;
         if let Some((_, reason)) = answer.errors.first() {
-            return Err(invalid("query", format!("the model refuses this text: {reason}")));
+            return Err(invalid(
+                "query",
+                format!("the model refuses this text: {reason}"),
+            ));
         }
         let vector = answer.vectors.value(0);
         Ok(vector.as_primitive::<Float32Type>().values().to_vec())
@@ -234,7 +238,9 @@ impl Rows<'_> {
     /// The vector of a key: of its last row, if it has several.
     async fn vector_of(&self, key: &str) -> Result<Vec<f32>> {
         let rows = self.frame()?.filter(col("_row_id").eq(lit(key)));
-        let rows = rows.and_then(|f| f.select_columns(&["vector"])).map_err(from_datafusion)?;
+        let rows = rows
+            .and_then(|f| f.select_columns(&["vector"]))
+            .map_err(from_datafusion)?;
         let batches = rows.collect().await.map_err(from_datafusion)?;
         let last = batches.iter().rev().find(|batch| batch.num_rows() > 0);
         let batch = last.ok_or_else(|| Error::NotFound {
@@ -252,9 +258,14 @@ impl Rows<'_> {
             let expr = filter::parse(&self.run.host, self.table, predicate)?;
             frame = frame.filter(expr).map_err(from_datafusion)?;
         }
-        let frame = frame.select_columns(&["_row_id", "vector"]).map_err(from_datafusion)?;
+        let frame = frame
+            .select_columns(&["_row_id", "vector"])
+            .map_err(from_datafusion)?;
         let task = Arc::new(frame.task_ctx());
-        let plan = frame.create_physical_plan().await.map_err(from_datafusion)?;
+        let plan = frame
+            .create_physical_plan()
+            .await
+            .map_err(from_datafusion)?;
         let partitions = execute_stream_partitioned(plan, task).map_err(from_datafusion)?;
         let tasks: Vec<_> = partitions
             .into_iter()
@@ -312,7 +323,12 @@ fn components<'a>(vectors: &'a FixedSizeListArray, query: &Query) -> Result<&'a 
     let found = child.and_then(|child| child.values().get(start..end));
     found.ok_or_else(|| {
         let found = format!("{} of {}", vectors.len(), vectors.data_type());
-        Error::corrupt("fragment", "vector", format!("vectors of {width} components"), found)
+        Error::corrupt(
+            "fragment",
+            "vector",
+            format!("vectors of {width} components"),
+            found,
+        )
     })
 }
 

@@ -21,7 +21,9 @@ const CONCURRENT: usize = 16;
 pub(crate) async fn embedding_tables(run: &Run) -> Result<Vec<TableRow>> {
     let head = run.snapshot().await?;
     let datasets = resolve::datasets(run.catalog().store(), &head).await?;
-    let tables = datasets.into_iter().filter(|(_, d)| d.kind == DatasetKind::Embedding);
+    let tables = datasets
+        .into_iter()
+        .filter(|(_, d)| d.kind == DatasetKind::Embedding);
     stream::iter(tables)
         .map(|(name, dataset)| async move {
             let table = run.table(&Name::parse(&name)?, None).await?;

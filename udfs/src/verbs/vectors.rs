@@ -96,7 +96,10 @@ impl TableFunction for ReadVectors {
         let name = VersionedName::parse(args.text("table").unwrap_or_default())?.name;
         let table = metadata.table_now(&name)?;
         let field = |name: &str| table.schema.field_with_name(name).cloned();
-        let fields = COLUMNS.map(field).into_iter().collect::<Result<Vec<_>, _>>();
+        let fields = COLUMNS
+            .map(field)
+            .into_iter()
+            .collect::<Result<Vec<_>, _>>();
         Ok(Arc::new(Schema::new(fields.map_err(Error::from)?)))
     }
 
@@ -109,10 +112,18 @@ impl TableFunction for ReadVectors {
         let run = Run::of_statement(Arc::clone(&self.engine), context);
         let (name, version) = table_and_version(args)?;
         let frame = frame(&run, &name, version).await?;
-        frame.create_physical_plan().await.map(Some).map_err(from_datafusion)
+        frame
+            .create_physical_plan()
+            .await
+            .map(Some)
+            .map_err(from_datafusion)
     }
 
-    async fn run(self: Arc<Self>, args: BoundArgs, context: RunContext) -> Result<Vec<RecordBatch>> {
+    async fn run(
+        self: Arc<Self>,
+        args: BoundArgs,
+        context: RunContext,
+    ) -> Result<Vec<RecordBatch>> {
         let run = Run::of_statement(Arc::clone(&self.engine), &context);
         let (name, version) = table_and_version(&args)?;
         read_vectors(&run, &name, version).await

@@ -4,6 +4,7 @@ mod duplicates;
 mod generate;
 mod install;
 mod models;
+mod processes;
 mod race;
 mod reads;
 mod refresh;

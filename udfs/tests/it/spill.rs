@@ -29,7 +29,14 @@ async fn world(memory: Option<usize>) -> World {
     let config = SessionConfig::new().with_target_partitions(2);
     let ctx = SessionContext::new_with_config_rt(config, runtime.build_arc().unwrap());
     let model = counting();
-    World::with(ctx, Arc::new(InMemory::new()), 1, Arc::clone(&model) as _, model).await
+    World::with(
+        ctx,
+        Arc::new(InMemory::new()),
+        1,
+        Arc::clone(&model) as _,
+        model,
+    )
+    .await
 }
 
 async fn run(world: &World) -> (RefreshReport, String) {
@@ -42,8 +49,15 @@ async fn run(world: &World) -> (RefreshReport, String) {
     }
     rows.truncate(ROWS - 100);
     world.docs.set(&rows);
-    let report = world.sg.refresh_embeddings("t", Default::default()).await.unwrap();
-    let identity = world.sg.versions("t").await.unwrap()[0].identity.clone().unwrap();
+    let report = world
+        .sg
+        .refresh_embeddings("t", Default::default())
+        .await
+        .unwrap();
+    let identity = world.sg.versions("t").await.unwrap()[0]
+        .identity
+        .clone()
+        .unwrap();
     (report, identity)
 }
 
@@ -55,7 +69,13 @@ async fn a_tiny_pool_spills_and_gives_the_same_version() {
     let tiny = world(Some(5_000_000)).await;
     let (small, small_identity) = run(&tiny).await;
     assert_eq!((small, small_identity), (report, identity));
-    assert_eq!(tiny.ctx.runtime_env().memory_pool.reserved(), 0, "all memory is given back");
-    let again = tiny.row("SELECT outcome FROM refresh_embeddings('t')").await;
+    assert_eq!(
+        tiny.ctx.runtime_env().memory_pool.reserved(),
+        0,
+        "all memory is given back"
+    );
+    let again = tiny
+        .row("SELECT outcome FROM refresh_embeddings('t')")
+        .await;
     assert_eq!(again, ["no_change"]);
 }
