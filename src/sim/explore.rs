@@ -120,6 +120,7 @@ pub struct Explorer {
     runs_max: u64,
     steps_max: usize,
     hung_ok: bool,
+    reduced: bool,
     shared: Shared,
 }
 
@@ -135,6 +136,7 @@ impl Default for Explorer {
             runs_max: 1_000_000,
             steps_max: 10_000,
             hung_ok: false,
+            reduced: false,
             shared: Arc::new(|_| true),
         }
     }
@@ -164,6 +166,13 @@ impl Explorer {
         self
     }
 
+    /// Explores orders that differ only in neighbouring calls that commute once. Right if actors
+    /// meet in the store alone and no call is delayed.
+    pub fn reduced(mut self) -> Self {
+        self.reduced = true;
+        self
+    }
+
     /// Orders only the calls for which `shared` holds; others are granted as soon as they are made.
     /// Right if no two actors touch the same key outside of `shared`.
     pub fn branch_on(mut self, shared: impl Fn(&Step) -> bool + Send + Sync + 'static) -> Self {
@@ -178,21 +187,12 @@ impl Explorer {
             complete: false,
             depth: 0,
         };
-        let mut path: Vec<(usize, usize)> = Vec::new();
+        let mut chooser = Enumerated::new(self.reduced);
         while explored.runs < self.runs_max {
-            let mut chooser = Enumerated { path, depth: 0 };
             self.run(0, &build, &mut |options| chooser.choose(options))?;
             explored.runs += 1;
-            explored.depth = explored.depth.max(chooser.depth);
-            path = chooser.path;
-            // The deepest choice that has another option left is next.
-            while let Some((choice, options)) = path.pop() {
-                if choice + 1 < options {
-                    path.push((choice + 1, options));
-                    break;
-                }
-            }
-            if path.is_empty() {
+            explored.depth = explored.depth.max(chooser.depth());
+            if !chooser.advance() {
                 explored.complete = true;
                 break;
             }

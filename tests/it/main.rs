@@ -8,6 +8,7 @@
 
 mod catalog;
 mod embed;
+mod kill;
 mod protocol_model;
 mod publish;
 mod s3_server;

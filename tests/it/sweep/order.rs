@@ -26,18 +26,24 @@ async fn audited(store: Arc<dyn ObjectStore>, told: Arc<Mutex<Told>>) -> Result<
     audit(store, &told).await.map(drop)
 }
 
+/// A store with two versions of one dataset, made by two processes.
+fn two_versions() -> InMemory {
+    let base = Arc::new(InMemory::new());
+    block_on(async {
+        for seed in [1, 2] {
+            append(&process(Arc::clone(&base) as _, seed), "t")
+                .await
+                .1
+                .unwrap();
+        }
+    });
+    base.fork()
+}
+
 /// Two committers on one dataset and a collection, all of which have seen the head before.
-async fn committers(sched: Scheduler, collect: bool) -> World {
-    let base = FaultBase::new(Arc::new(InMemory::new()));
+async fn committers(sched: Scheduler, start: &InMemory, collect: bool) -> World {
+    let base = FaultBase::new(Arc::new(start.fork()));
     let store: Arc<dyn ObjectStore> = base.store();
-    append(&process(Arc::clone(&store), 1), "t")
-        .await
-        .1
-        .unwrap();
-    append(&process(Arc::clone(&store), 2), "t")
-        .await
-        .1
-        .unwrap();
     let told = Arc::new(Mutex::new(Told::default()));
     let mut world = World::new();
     for actor in 0..2 {
@@ -65,22 +71,29 @@ async fn committers(sched: Scheduler, collect: bool) -> World {
 
 #[test]
 fn all_orders_of_two_committers() {
+    let start = two_versions();
     let explored = Explorer::new()
-        .branch_on(shared)
-        .all(async |s| committers(s, false).await);
-    let explored = explored.unwrap();
+        .all(async |s| committers(s, &start, false).await)
+        .unwrap();
     println!("two committers: {explored:?}");
     assert!(explored.complete);
+    let reduced = Explorer::new()
+        .reduced()
+        .all(async |s| committers(s, &start, false).await)
+        .unwrap();
+    println!("two committers, reduced: {reduced:?}");
+    assert!(reduced.complete && reduced.runs < explored.runs);
 }
 
 #[test]
 fn all_orders_of_two_committers_and_a_collection() {
-    let explorer =
-        Explorer::new()
-            .branch_on(shared)
-            .runs_max(if soak() { 1_000_000 } else { 40_000 });
-    let explored = explorer.all(async |s| committers(s, true).await).unwrap();
+    let start = two_versions();
+    let explorer = Explorer::new().branch_on(shared).reduced();
+    let explored = explorer
+        .all(async |s| committers(s, &start, true).await)
+        .unwrap();
     println!("two committers and a collection: {explored:?}");
+    assert!(explored.complete);
 }
 
 fn soak() -> bool {

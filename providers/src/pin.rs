@@ -1,0 +1,190 @@
+//! One snapshot per execution of a plan.
+//!
+//! An analyzer rule gives every provider of a statement one shared [`StatementPin`]; the first scan
+//! resolves it with one look at the head. Cached and optimised plans are analysed again before they
+//! run again, and the rule always replaces the pin that it finds, so each run has its own.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TransformedResult};
+use datafusion::datasource::{TableProvider, provider_as_source, source_as_provider};
+use datafusion::error::Result;
+use datafusion::logical_expr::{DmlStatement, LogicalPlan, TableSource};
+use datafusion::optimizer::AnalyzerRule;
+use stratagraph::catalog::{Catalog, SnapshotPin};
+use tokio::sync::OnceCell;
+
+use crate::function::FunctionProvider;
+use crate::metadata::Metadata;
+use crate::versioned::VersionedTableProvider;
+
+type Snapshot = Arc<OnceCell<Arc<SnapshotPin>>>;
+
+/// The snapshots that one statement reads, one per store, and the results its verbs share.
+#[derive(Debug, Default)]
+pub struct StatementPin {
+    snapshots: Mutex<Vec<(usize, Snapshot)>>,
+    results: Mutex<HashMap<u64, Weak<dyn Any + Send + Sync>>>,
+}
+
+impl StatementPin {
+    /// A pin that is resolved already: for work that reads one known snapshot.
+    pub fn resolved(snapshot: Arc<SnapshotPin>) -> Arc<Self> {
+        let pin = Self::default();
+        let cell = pin.cell(snapshot.catalog());
+        // The cell is new, so this cannot fail.
+        let _ = cell.set(snapshot);
+        Arc::new(pin)
+    }
+
+    fn cell(&self, catalog: &Arc<Catalog>) -> Snapshot {
+        let store = Arc::as_ptr(catalog) as usize;
+        let mut snapshots = self
+            .snapshots
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, cell)) = snapshots.iter().find(|(known, _)| *known == store) {
+            return Arc::clone(cell);
+        }
+        let cell = Snapshot::default();
+        snapshots.push((store, Arc::clone(&cell)));
+        cell
+    }
+
+    /// The snapshot of a store: one look, made by whoever asks first. A failed look is not kept.
+    pub async fn snapshot(
+        &self,
+        metadata: &Metadata,
+        max_staleness: Duration,
+    ) -> stratagraph::Result<Arc<SnapshotPin>> {
+        let cell = self.cell(metadata.catalog());
+        let look = || async { metadata.pin(max_staleness).await.map(Arc::new) };
+        cell.get_or_try_init(look).await.cloned()
+    }
+
+    /// The value that all scans of one call share in this statement. The plans hold it, so that a
+    /// statement that is planned again starts anew even where its pin is found again.
+    pub(crate) fn shared<T: Any + Send + Sync + Default>(&self, call: u64) -> Arc<T> {
+        let mut results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = results.get(&call).and_then(Weak::upgrade);
+        if let Some(known) = known.and_then(|value| value.downcast::<T>().ok()) {
+            return known;
+        }
+        let made = Arc::new(T::default());
+        let shared: Arc<dyn Any + Send + Sync> = Arc::clone(&made) as _;
+        results.insert(call, Arc::downgrade(&shared));
+        made
+    }
+}
+
+/// The copy of a provider of ours that `pin` belongs to; `None` for anything that the rule leaves
+/// alone: foreign providers, explicit versions and sealed ones.
+fn pinned(provider: &Arc<dyn TableProvider>, pin: &Arc<StatementPin>) -> Result<Option<Provider>> {
+    if let Some(table) = provider.downcast_ref::<VersionedTableProvider>() {
+        return Ok(table.pinned(pin).map(|copy| Arc::new(copy) as Provider));
+    }
+    if let Some(function) = provider.downcast_ref::<FunctionProvider>() {
+        let copy = function.pinned(pin)?;
+        return Ok(copy.map(|copy| Arc::new(copy) as Provider));
+    }
+    Ok(None)
+}
+
+type Provider = Arc<dyn TableProvider>;
+
+fn pin_source(
+    source: &Arc<dyn TableSource>,
+    pin: &Arc<StatementPin>,
+) -> Result<Option<Arc<dyn TableSource>>> {
+    // A source that is no provider (a work table, a foreign kind) is none of ours.
+    let Ok(provider) = source_as_provider(source) else {
+        return Ok(None);
+    };
+    Ok(pinned(&provider, pin)?.map(provider_as_source))
+}
+
+/// Gives every provider of ours in a plan `pin`, subqueries included.
+pub fn pin_plan(plan: LogicalPlan, pin: &Arc<StatementPin>) -> Result<LogicalPlan> {
+    plan.transform_down_with_subqueries(|node| match node {
+        LogicalPlan::TableScan(mut scan) => match pin_source(&scan.source, pin)? {
+            Some(source) => {
+                scan.source = source;
+                Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
+            }
+            None => Ok(Transformed::no(LogicalPlan::TableScan(scan))),
+        },
+        // The target of DML is not a child.
+        LogicalPlan::Dml(dml) => match pin_target(&dml, pin)? {
+            Some(target) => {
+                let dml = DmlStatement::new(dml.table_name, target, dml.op, dml.input);
+                Ok(Transformed::yes(LogicalPlan::Dml(dml)))
+            }
+            None => Ok(Transformed::no(LogicalPlan::Dml(dml))),
+        },
+        other => Ok(Transformed::no(other)),
+    })
+    .data()
+}
+
+/// The target of DML, pinned, with the analysed input: DataFusion 55.2 hands a provider an empty
+/// filter list for `WHERE x IN (subquery)`, so a write hook plans this input instead.
+fn pin_target(dml: &DmlStatement, pin: &Arc<StatementPin>) -> Result<Option<Arc<dyn TableSource>>> {
+    let Ok(provider) = source_as_provider(&dml.target) else {
+        return Ok(None);
+    };
+    let Some(table) = provider.downcast_ref::<VersionedTableProvider>() else {
+        return Ok(None);
+    };
+    let input = seal_plan(pin_plan(dml.input.as_ref().clone(), pin)?)?;
+    let target = table.pinned(pin).unwrap_or_else(|| table.clone());
+    let target = target.with_captured(Arc::new(input));
+    Ok(Some(provider_as_source(Arc::new(target))))
+}
+
+/// Marks every provider of ours in a plan as one whose pin stays: for plans that are analysed again
+/// inside a statement.
+pub fn seal_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
+    plan.transform_down_with_subqueries(|node| {
+        let LogicalPlan::TableScan(mut scan) = node else {
+            return Ok(Transformed::no(node));
+        };
+        let sealed: Option<Provider> = match source_as_provider(&scan.source) {
+            Ok(provider) => {
+                if let Some(table) = provider.downcast_ref::<VersionedTableProvider>() {
+                    Some(Arc::new(table.clone().sealed()))
+                } else {
+                    provider
+                        .downcast_ref::<FunctionProvider>()
+                        .map(|function| Arc::new(function.clone().sealed()) as Provider)
+                }
+            }
+            Err(_) => None,
+        };
+        match sealed {
+            Some(provider) => {
+                scan.source = provider_as_source(provider);
+                Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
+            }
+            None => Ok(Transformed::no(LogicalPlan::TableScan(scan))),
+        }
+    })
+    .data()
+}
+
+/// The analyzer rule: a fresh pin for each analysis of a plan.
+#[derive(Debug, Default)]
+pub struct PinRule;
+
+impl AnalyzerRule for PinRule {
+    fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
+        pin_plan(plan, &Arc::new(StatementPin::default()))
+    }
+
+    fn name(&self) -> &str {
+        "stratagraph_pin"
+    }
+}

@@ -1,0 +1,263 @@
+//! A table of the store as a DataFusion table.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::common::DFSchemaRef;
+use datafusion::datasource::{TableProvider, TableType};
+use datafusion::error::Result;
+use datafusion::logical_expr::dml::{InsertOp, MergeIntoClause};
+use datafusion::logical_expr::{Expr, LogicalPlan, TableProviderFilterPushDown};
+use datafusion::physical_plan::ExecutionPlan;
+use stratagraph::catalog::resolve::{self, TableSnapshot};
+
+use crate::columns::PlannedTable;
+use crate::error::ResultExt;
+use crate::hooks::{TableWrite, WriteHooks, read_only};
+use crate::metadata::Metadata;
+use crate::pin::StatementPin;
+use crate::scan::FragmentScan;
+use crate::settings::Settings;
+use crate::statement::key_of;
+
+/// Which version a provider reads.
+#[derive(Debug, Clone)]
+enum Reads {
+    /// The current one of the statement's snapshot.
+    Current,
+    /// A version by number.
+    Version(u64),
+    /// One that is resolved already.
+    Snapshot(Arc<TableSnapshot>),
+}
+
+/// A table at the statement's snapshot, or at a version.
+///
+/// The schema is what was known when the statement was planned; a scan maps it by property id to the
+/// schema of the snapshot that the statement pins.
+#[derive(Debug, Clone)]
+pub struct VersionedTableProvider {
+    metadata: Arc<Metadata>,
+    planned: Arc<PlannedTable>,
+    reads: Reads,
+    pin: Option<Arc<StatementPin>>,
+    sealed: bool,
+    captured: Option<Arc<LogicalPlan>>,
+    hooks: Option<Arc<dyn WriteHooks>>,
+}
+
+impl VersionedTableProvider {
+    /// The current version of a table.
+    pub fn current(metadata: Arc<Metadata>, planned: Arc<PlannedTable>) -> Self {
+        Self {
+            metadata,
+            planned,
+            reads: Reads::Current,
+            pin: None,
+            sealed: false,
+            captured: None,
+            hooks: None,
+        }
+    }
+
+    /// A version of a table. One that does not exist plans; its scan is `VersionUnavailable`.
+    pub fn at_version(metadata: Arc<Metadata>, planned: Arc<PlannedTable>, version: u64) -> Self {
+        Self {
+            reads: Reads::Version(version),
+            ..Self::current(metadata, planned)
+        }
+    }
+
+    /// A snapshot that is resolved already, read under `pin` and never pinned anew.
+    pub fn of_snapshot(
+        metadata: Arc<Metadata>,
+        snapshot: Arc<TableSnapshot>,
+        pin: Option<Arc<StatementPin>>,
+    ) -> stratagraph::Result<Self> {
+        let planned = Arc::new(PlannedTable::of(&snapshot)?);
+        Ok(Self {
+            reads: Reads::Snapshot(snapshot),
+            pin,
+            sealed: true,
+            ..Self::current(metadata, planned)
+        })
+    }
+
+    /// The same table whose DML is planned by `hooks`.
+    pub fn with_hooks(mut self, hooks: Arc<dyn WriteHooks>) -> Self {
+        self.hooks = Some(hooks);
+        self
+    }
+
+    /// The same table at another version.
+    pub(crate) fn with_version(&self, version: u64) -> Self {
+        Self {
+            reads: Reads::Version(version),
+            ..self.clone()
+        }
+    }
+
+    /// Whether it names its version.
+    pub(crate) fn is_explicit(&self) -> bool {
+        !matches!(self.reads, Reads::Current)
+    }
+
+    /// A copy that reads the snapshot of `pin`; `None` if its pin stays. An explicit version takes
+    /// the pin too: it says from which head the version is reached and protects its objects.
+    pub(crate) fn pinned(&self, pin: &Arc<StatementPin>) -> Option<Self> {
+        (!self.sealed).then(|| Self {
+            pin: Some(Arc::clone(pin)),
+            ..self.clone()
+        })
+    }
+
+    pub(crate) fn sealed(mut self) -> Self {
+        self.sealed = true;
+        self
+    }
+
+    pub(crate) fn with_captured(mut self, input: Arc<LogicalPlan>) -> Self {
+        self.captured = Some(input);
+        self
+    }
+
+    /// The table's columns as planned.
+    pub fn planned(&self) -> &Arc<PlannedTable> {
+        &self.planned
+    }
+
+    /// What the process knows of the store.
+    pub fn metadata(&self) -> &Arc<Metadata> {
+        &self.metadata
+    }
+
+    /// The version that a scan of this statement reads, and the pin that holds it.
+    pub async fn resolve(
+        &self,
+        state: &dyn Session,
+    ) -> stratagraph::Result<(Arc<TableSnapshot>, Arc<StatementPin>)> {
+        let pin = match &self.pin {
+            Some(pin) => {
+                self.metadata.remember_pin(key_of(state), pin);
+                Arc::clone(pin)
+            }
+            None => self.metadata.fallback_pin(key_of(state)),
+        };
+        let version = match &self.reads {
+            Reads::Snapshot(snapshot) => return Ok((Arc::clone(snapshot), pin)),
+            Reads::Version(version) => Some(*version),
+            Reads::Current => None,
+        };
+        let staleness = Settings::of(state.config_options()).max_staleness;
+        let head = pin.snapshot(&self.metadata, staleness).await?;
+        let store = self.metadata.catalog().store();
+        let snapshot = resolve::table(store, &head, &self.planned.name, version).await?;
+        if version.is_none() {
+            self.metadata.learn(&snapshot)?;
+        }
+        Ok((Arc::new(snapshot), pin))
+    }
+
+    async fn write(
+        &self,
+        state: &dyn Session,
+        write: TableWrite,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        match &self.hooks {
+            None => Err(read_only(self.planned.name.as_str(), &write)),
+            Some(hooks) => {
+                let (rows, pin) = (self.captured.clone(), self.pin.clone());
+                hooks.plan_write(state, self, write, rows, pin).await
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl TableProvider for VersionedTableProvider {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.planned.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        // Fragments are pruned here; rows are filtered by the plan, which pushes predicates into
+        // the file source on its own.
+        Ok(vec![TableProviderFilterPushDown::Inexact; filters.len()])
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let (snapshot, pin) = self.resolve(state).await.df()?;
+        let scan = FragmentScan {
+            state,
+            store: self.metadata.catalog().store(),
+            snapshot: &snapshot,
+            planned: &self.planned,
+            pin,
+        };
+        // A limit holds for filtered rows, and the filters are not evaluated here.
+        let limit = limit.filter(|_| filters.is_empty());
+        scan.plan(projection, filters, limit).await
+    }
+
+    async fn insert_into(
+        &self,
+        state: &dyn Session,
+        input: Arc<dyn ExecutionPlan>,
+        op: InsertOp,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.write(state, TableWrite::Insert { input, op }).await
+    }
+
+    async fn delete_from(
+        &self,
+        state: &dyn Session,
+        _filters: Vec<Expr>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.write(state, TableWrite::Delete).await
+    }
+
+    async fn update(
+        &self,
+        state: &dyn Session,
+        assignments: Vec<(String, Expr)>,
+        _filters: Vec<Expr>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.write(state, TableWrite::Update { assignments }).await
+    }
+
+    async fn truncate(&self, state: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
+        self.write(state, TableWrite::Truncate).await
+    }
+
+    async fn merge_into(
+        &self,
+        state: &dyn Session,
+        source: Arc<dyn ExecutionPlan>,
+        schema: DFSchemaRef,
+        on: Expr,
+        clauses: Vec<MergeIntoClause>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let write = TableWrite::Merge {
+            source,
+            schema,
+            on,
+            clauses,
+        };
+        self.write(state, write).await
+    }
+}

@@ -1,0 +1,156 @@
+//! What all functions of one installation share: the store, the models, the host's services.
+
+use std::sync::Arc;
+
+use datafusion::execution::TaskContext;
+use datafusion::execution::session_state::SessionStateBuilder;
+use stratagraph::catalog::resolve::{self, TableSnapshot};
+use stratagraph::catalog::{Catalog, SnapshotPin};
+use stratagraph::embed::{
+    Embedder, ModelPolicy, ModelRegistry, ModelSpec, default_model, parse_spec,
+};
+use stratagraph::ident::Name;
+use stratagraph::publish::definition::{Definition, ModelRef};
+use stratagraph::{Error, Result, digest};
+use stratagraph_providers::{Metadata, RunContext, StatementPin};
+
+use crate::host::Host;
+
+/// Shared by the handle and by every registered function.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub(crate) metadata: Arc<Metadata>,
+    pub(crate) models: ModelRegistry,
+    pub(crate) policy: ModelPolicy,
+    /// The store's root as it was given, without secrets.
+    pub(crate) root: String,
+}
+
+impl Engine {
+    pub(crate) fn catalog(&self) -> &Arc<Catalog> {
+        self.metadata.catalog()
+    }
+
+    /// The model of a text, and the text under which a table remembers it: the name of a registered
+    /// model, else the canonical spec.
+    pub(crate) fn model(&self, text: Option<&str>) -> Result<(String, Arc<dyn Embedder>)> {
+        let text = text.unwrap_or_else(|| default_model());
+        let model = self.models.resolve(text, &self.policy)?;
+        let recorded = match parse_spec(text) {
+            Ok(ModelSpec::Name(name)) => name,
+            _ => model.spec().to_owned(),
+        };
+        Ok((recorded, model))
+    }
+
+    /// The model that a table was made with, which must be the one that this environment has under
+    /// its name.
+    pub(crate) fn model_of(
+        &self,
+        table: &Name,
+        definition: &Definition,
+    ) -> Result<Arc<dyn Embedder>> {
+        let (_, model) = self.model(Some(&definition.model.spec))?;
+        let current = Definition {
+            model: model_ref(&definition.model.spec, model.as_ref())?,
+            dimensions: model.dimensions() as u64,
+            ..definition.clone()
+        };
+        let (recorded, current) = (definition.hash(), current.hash());
+        if recorded != current {
+            return Err(Error::DefinitionDrift {
+                table: table.to_string(),
+                recorded: recorded.to_string(),
+                current: current.to_string(),
+            });
+        }
+        Ok(model)
+    }
+
+    /// The definition of a version. An embedding table without one was not made from a source.
+    pub(crate) async fn definition(&self, snapshot: &TableSnapshot) -> Result<Option<Definition>> {
+        match &snapshot.manifest.definition {
+            None => Ok(None),
+            Some(object) => Definition::load(self.catalog().store(), object)
+                .await
+                .map(Some),
+        }
+    }
+}
+
+/// What a definition records of a model.
+pub(crate) fn model_ref(spec: &str, model: &dyn Embedder) -> Result<ModelRef> {
+    let bytes = digest::canonical_json(model.definition().value())?;
+    Ok(ModelRef {
+        spec: spec.to_owned(),
+        definition: String::from_utf8_lossy(&bytes).into_owned(),
+    })
+}
+
+/// One run of a verb or a read: the engine, the session it works for, and the statement's snapshot.
+#[derive(Clone)]
+pub(crate) struct Run {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) host: Host,
+    pin: Arc<StatementPin>,
+}
+
+impl Run {
+    /// A run for a session, with a pin of its own.
+    pub(crate) fn new(engine: Arc<Engine>, host: Host) -> Self {
+        let pin = Arc::default();
+        Self { engine, host, pin }
+    }
+
+    /// A run inside a SQL statement.
+    pub(crate) fn of_statement(engine: Arc<Engine>, context: &RunContext) -> Self {
+        let state = match &context.session {
+            Some(session) => session.as_ref().clone(),
+            None => foreign_session(&context.task),
+        };
+        Self {
+            engine,
+            host: Host::new(state),
+            pin: Arc::clone(&context.pin),
+        }
+    }
+
+    pub(crate) fn catalog(&self) -> &Arc<Catalog> {
+        self.engine.catalog()
+    }
+
+    /// The statement's pin.
+    pub(crate) fn pin(&self) -> &Arc<StatementPin> {
+        &self.pin
+    }
+
+    /// The snapshot that this statement reads.
+    pub(crate) async fn snapshot(&self) -> Result<Arc<SnapshotPin>> {
+        let staleness = self.host.settings().max_staleness;
+        self.pin.snapshot(&self.engine.metadata, staleness).await
+    }
+
+    /// A version of a table in that snapshot; the current one without `version`.
+    pub(crate) async fn table(&self, name: &Name, version: Option<u64>) -> Result<TableSnapshot> {
+        let head = self.snapshot().await?;
+        resolve::table(self.catalog().store(), &head, name, version).await
+    }
+
+    /// Learns the names and columns that a commit of this process has changed. The commit stands
+    /// whatever happens here.
+    pub(crate) async fn learn(&self) {
+        if let Err(error) = self.engine.metadata.refresh().await {
+            tracing::warn!(%error, "the catalog could not be read after a commit");
+        }
+    }
+}
+
+/// A session with the settings, memory and stores of a task: for hosts whose own session cannot be
+/// read. It has no tables, so a source is not found there.
+fn foreign_session(task: &Arc<TaskContext>) -> datafusion::execution::session_state::SessionState {
+    SessionStateBuilder::new()
+        .with_config(task.session_config().clone())
+        .with_runtime_env(task.runtime_env())
+        .with_default_features()
+        .build()
+}

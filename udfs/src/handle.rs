@@ -1,0 +1,172 @@
+//! The handle: every verb as a typed Rust call.
+
+use std::sync::Arc;
+
+use arrow::record_batch::RecordBatch;
+use datafusion::prelude::SessionContext;
+use stratagraph::Result;
+use stratagraph::catalog::Catalog;
+use stratagraph::embed::ModelRegistry;
+use stratagraph::ident::{Name, TxnId, VersionedName};
+use stratagraph::publish::Deletes;
+use stratagraph_providers::Metadata;
+
+use crate::engine::{Engine, Run};
+use crate::host::Host;
+use crate::report::{
+    CommitRow, CommitStatus, DropReport, GenerateReport, RefreshPlan, RefreshReport, RejectedRow,
+    TableRow, VerifyRow, VersionRow,
+};
+use crate::verbs::{
+    self, CommitFilter, GenerateEmbeddings, RefreshOptions, Search, SearchHit, Wanted,
+};
+
+/// A store, opened for the session on which it was installed. Clones share everything.
+///
+/// The SQL functions of the same names are thin over these calls: a verb gives the same identity,
+/// digests and counts either way.
+///
+/// ```no_run
+/// # use datafusion::prelude::SessionContext;
+/// # use stratagraph_udfs::{GenerateEmbeddings, Options, RefreshOptions, install};
+/// # async fn example(ctx: SessionContext) -> stratagraph::Result<()> {
+/// let store = install(&ctx, Options::new("file:///data/sg")).await?;
+/// let table = GenerateEmbeddings::new("docs", ["title", "body"], "id").name("docs_vectors");
+/// store.generate_embeddings(table).await?;
+/// // ... rows are edited, added, or deleted in the source ...
+/// let report = store.refresh_embeddings("docs_vectors", RefreshOptions::default()).await?;
+/// assert_eq!(report.outcome, "published");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Stratagraph {
+    engine: Arc<Engine>,
+    session: SessionContext,
+}
+
+impl std::fmt::Debug for Stratagraph {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Stratagraph({})", self.engine.root)
+    }
+}
+
+impl Stratagraph {
+    pub(crate) fn new(engine: Arc<Engine>, session: SessionContext) -> Self {
+        Self { engine, session }
+    }
+
+    /// One call: the session as it is now, and a snapshot of its own.
+    fn run(&self) -> Run {
+        Run::new(Arc::clone(&self.engine), Host::new(self.session.state()))
+    }
+
+    /// The engine's catalog of this store.
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        self.engine.catalog()
+    }
+
+    /// What this process knows of the store.
+    pub fn metadata(&self) -> &Arc<Metadata> {
+        &self.engine.metadata
+    }
+
+    /// The models that SQL can name; register more at any time.
+    pub fn models(&self) -> &ModelRegistry {
+        &self.engine.models
+    }
+
+    /// The store's root, without secrets.
+    pub fn root(&self) -> &str {
+        &self.engine.root
+    }
+
+    /// Looks at the store, so that planning knows the tables that other processes have made since.
+    pub async fn refresh_metadata(&self) -> Result<()> {
+        self.engine.metadata.refresh().await.map(drop)
+    }
+
+    /// Makes a table from a source of the session and publishes it as version 0.
+    ///
+    /// # Errors
+    /// `AlreadyExists`, `InvalidKey` (both before any model call), refusals of arguments and models,
+    /// and the commit's own. Nothing is changed then, except as `CommitUnknown` says.
+    pub async fn generate_embeddings(&self, table: GenerateEmbeddings) -> Result<GenerateReport> {
+        verbs::generate(&self.run(), table).await
+    }
+
+    /// Brings a table to the state of its source: rows whose content changed are embedded again and
+    /// published as the next version. Readers see one version at a time.
+    ///
+    /// # Errors
+    /// `NotRefreshable`, `DefinitionDrift`, `SourceNotFound`, `SourceMismatch`, `InvalidKey` and
+    /// `NonUniqueKey`, all before any model call; `ParentMoved` if the table was dropped, restored
+    /// or redefined meanwhile; and the commit's own.
+    pub async fn refresh_embeddings(
+        &self,
+        table: &str,
+        options: RefreshOptions,
+    ) -> Result<RefreshReport> {
+        verbs::refresh_embeddings(&self.run(), &Name::parse(table)?, options).await
+    }
+
+    /// Counts what a refresh would do. No model runs, nothing is written.
+    pub async fn refresh_plan(&self, table: &str, deletes: Deletes) -> Result<RefreshPlan> {
+        verbs::refresh_plan(&self.run(), &Name::parse(table)?, deletes).await
+    }
+
+    /// The rows that the model refuses for good, by key.
+    pub async fn rejected_rows(&self, table: &str) -> Result<Vec<RejectedRow>> {
+        verbs::rejected_rows(&self.run(), &Name::parse(table)?).await
+    }
+
+    /// The retained versions of a table, newest first.
+    pub async fn versions(&self, table: &str) -> Result<Vec<VersionRow>> {
+        verbs::versions(&self.run(), &Name::parse(table)?).await
+    }
+
+    /// All live vectors in key order: columns `_row_id`, `vector`. `table` may be `docs@3`.
+    pub async fn read_vectors(&self, table: &str) -> Result<Vec<RecordBatch>> {
+        let VersionedName { name, version } = VersionedName::parse(table)?;
+        verbs::read_vectors(&self.run(), &name, version).await
+    }
+
+    /// The rows that are most like a text, a vector or another row; best first.
+    pub async fn search(&self, table: &str, search: Search) -> Result<Vec<SearchHit>> {
+        verbs::search(&self.run(), &Name::parse(table)?, search).await
+    }
+
+    /// The `k` rows that are most like the row of a key, that row included.
+    pub async fn search_by_id(&self, table: &str, row_id: &str, k: u64) -> Result<Vec<SearchHit>> {
+        let search = Search::new(Wanted::Row(row_id.to_owned()), k);
+        self.search(table, search).await
+    }
+
+    /// Reads everything that the current version consists of and compares it with its manifest.
+    pub async fn verify_materialization(&self, table: &str) -> Result<Vec<VerifyRow>> {
+        verbs::verify_materialization(&self.run(), &Name::parse(table)?).await
+    }
+
+    /// Drops a table.
+    ///
+    /// # Errors
+    /// `NotFound`, and `Pinned` for a table with durable pins.
+    pub async fn drop_embeddings(&self, table: &str) -> Result<DropReport> {
+        verbs::drop_embeddings(&self.run(), &Name::parse(table)?).await
+    }
+
+    /// All embedding tables by name.
+    pub async fn embedding_tables(&self) -> Result<Vec<TableRow>> {
+        verbs::embedding_tables(&self.run()).await
+    }
+
+    /// Commits, newest first.
+    pub async fn commits(&self, filter: CommitFilter) -> Result<Vec<CommitRow>> {
+        verbs::commits(&self.run(), &filter).await
+    }
+
+    /// What became of a transaction.
+    pub async fn commit_status(&self, txn: &str) -> Result<CommitStatus> {
+        verbs::commit_status(&self.run(), &TxnId::parse(txn)?).await
+    }
+}

@@ -1,0 +1,142 @@
+//! The session that a verb works for: where its source is looked up, whose memory it takes, and the
+//! private sessions in which its own plans run.
+
+use std::sync::Arc;
+
+use datafusion::execution::memory_pool::{
+    MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation,
+};
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::session_state::SessionState;
+use datafusion::prelude::SessionContext;
+use stratagraph::env::{Budget, Env};
+use stratagraph::{Error, Result};
+use stratagraph_providers::Settings;
+use stratagraph_providers::from_datafusion;
+
+/// Memory of a bounded pool that one partition of a private plan should have.
+const PARTITION_BYTES: usize = 32 * 1024 * 1024;
+/// What a sort keeps in reserve to be able to spill, at most.
+const SORT_RESERVE_BYTES: usize = 10 * 1024 * 1024;
+
+/// A snapshot of a host's session.
+#[derive(Clone)]
+pub(crate) struct Host {
+    state: SessionState,
+}
+
+impl std::fmt::Debug for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Host({})", self.state.session_id())
+    }
+}
+
+/// How a private plan joins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Joins {
+    /// The build side is held in memory.
+    Hash,
+    /// Both sides are sorted, and can spill.
+    SortMerge,
+}
+
+impl Host {
+    pub(crate) fn new(state: SessionState) -> Self {
+        Self { state }
+    }
+
+    /// The session's settings of this plugin.
+    pub(crate) fn settings(&self) -> Settings {
+        Settings::of(self.state.config_options())
+    }
+
+    /// The session as it is now.
+    pub(crate) fn state(&self) -> &SessionState {
+        &self.state
+    }
+
+    /// A context with the host's tables, functions, rules and planner: for reading its sources.
+    ///
+    /// DataFusion keeps listings of external tables for ever by default, sizes included. A source
+    /// is read as it is now, so what the session remembers of listings is dropped first.
+    pub(crate) fn context(&self) -> SessionContext {
+        if let Some(listings) = self.runtime().cache_manager.get_list_files_cache() {
+            listings.clear();
+        }
+        SessionContext::new_with_state(self.state.clone())
+    }
+
+    /// A context of our own on the host's memory, disk and configuration, without its tables, rules
+    /// and planner: what runs here reads values of this process, which no other node can see.
+    pub(crate) fn private(&self, joins: Joins) -> SessionContext {
+        let mut config = self.state.config().clone();
+        let options = config.options_mut();
+        options.optimizer.prefer_hash_join = joins == Joins::Hash;
+        options.catalog = Default::default();
+        options.sql_parser = Default::default();
+        if let Some(limit) = self.memory_limit() {
+            let partitions = &mut options.execution.target_partitions;
+            *partitions = (*partitions).min((limit / PARTITION_BYTES).max(1));
+            let reserve = &mut options.execution.sort_spill_reservation_bytes;
+            *reserve = (*reserve).min(SORT_RESERVE_BYTES).min(limit / 16);
+        }
+        SessionContext::new_with_config_rt(config, self.runtime())
+    }
+
+    /// The host's runtime: object stores, memory pool, disk.
+    pub(crate) fn runtime(&self) -> Arc<RuntimeEnv> {
+        Arc::clone(self.state.runtime_env())
+    }
+
+    /// Partitions of the host's plans.
+    pub(crate) fn parallelism(&self) -> usize {
+        self.state.config().target_partitions().max(1)
+    }
+
+    /// Bytes of the host's memory pool, if it has an end.
+    pub(crate) fn memory_limit(&self) -> Option<usize> {
+        match self.state.runtime_env().memory_pool.memory_limit() {
+            MemoryLimit::Finite(bytes) => Some(bytes),
+            MemoryLimit::Infinite | MemoryLimit::Unknown => None,
+        }
+    }
+
+    /// An empty reservation in the host's pool.
+    pub(crate) fn memory(&self, consumer: &str) -> MemoryReservation {
+        let pool: &Arc<dyn MemoryPool> = &self.state.runtime_env().memory_pool;
+        MemoryConsumer::new(format!("stratagraph {consumer}")).register(pool)
+    }
+
+    /// The engine's environment with the host's memory behind it.
+    pub(crate) fn env(&self, env: &Env) -> Env {
+        let budget = PoolBudget(self.memory("engine"));
+        Env {
+            budget: Arc::new(budget),
+            ..env.clone()
+        }
+    }
+
+    /// Refuses a write that the session does not allow.
+    pub(crate) fn check_writes(&self, verb: &str) -> Result<()> {
+        if self.settings().allow_writes {
+            return Ok(());
+        }
+        Err(Error::WritesNotAllowed {
+            verb: verb.to_owned(),
+        })
+    }
+}
+
+/// The engine's budget over a reservation of the host.
+#[derive(Debug)]
+struct PoolBudget(MemoryReservation);
+
+impl Budget for PoolBudget {
+    fn grow(&self, bytes: usize) -> Result<()> {
+        self.0.try_grow(bytes).map_err(from_datafusion)
+    }
+
+    fn shrink(&self, bytes: usize) {
+        self.0.shrink(bytes);
+    }
+}

@@ -1,0 +1,305 @@
+//! The delta of a refresh: made for a base version, and made again when another commit has touched
+//! the same keys.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray, BooleanArray, RecordBatch};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::Int8Type;
+use async_trait::async_trait;
+use datafusion::execution::memory_pool::MemoryReservation;
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
+use stratagraph::catalog::resolve::TableSnapshot;
+use stratagraph::embed::Embedder;
+use stratagraph::env::Env;
+use stratagraph::publish::definition::Definition;
+use stratagraph::publish::{Deletes, DeltaSource, StagedDelta};
+use stratagraph::store::Stager;
+use stratagraph::table::ledger::{Ledger, LedgerChange, Reject};
+use stratagraph::table::manifest::Entry;
+use stratagraph::{Error, Result};
+use stratagraph_providers::{VersionedTableProvider, from_datafusion};
+
+use super::diff::{ADDED, CHANGED, Classes, DELETED, Diff, FORGOTTEN, READMITTED};
+use super::earlier::Earlier;
+use super::fold;
+use super::infer::{Inferred, Pipeline, Refusal};
+use super::scan::{self, Scanned};
+use super::spool::Spool;
+use crate::engine::Run;
+use crate::source::{self, Source};
+
+/// What a refresh found out; of the last attempt, except where it says otherwise.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) classes: Classes,
+    /// Rows given to the model, by all attempts.
+    pub(crate) inferred: u64,
+    /// Rows of the delta that got no vector.
+    pub(crate) dropped: u64,
+}
+
+/// Refreshes one table from its source.
+pub(crate) struct RefreshSource {
+    run: Run,
+    env: Env,
+    definition: Definition,
+    model: Arc<dyn Embedder>,
+    deletes: Deletes,
+    earlier: Earlier,
+    pub(crate) tally: Tally,
+}
+
+impl std::fmt::Debug for RefreshSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RefreshSource({:?})", self.definition.source.name)
+    }
+}
+
+/// A base version as a refresh sees it.
+struct Base {
+    diff_rows: Arc<VersionedTableProvider>,
+    ledger: Ledger,
+    unique: bool,
+}
+
+impl RefreshSource {
+    pub(crate) fn new(
+        run: &Run,
+        definition: Definition,
+        model: Arc<dyn Embedder>,
+        deletes: Deletes,
+    ) -> Self {
+        let store = Arc::clone(run.catalog().store());
+        Self {
+            env: run.host.env(run.catalog().env()),
+            earlier: Earlier::new(&run.host, store),
+            run: run.clone(),
+            definition,
+            model,
+            deletes,
+            tally: Tally::default(),
+        }
+    }
+
+    /// Scans the source once, to its end.
+    async fn scan(&self, base: &TableSnapshot) -> Result<Scanned> {
+        let name = base.name.as_str();
+        let source = Source::recorded(&self.run.host, name, &self.definition.source).await?;
+        scan::scan(&self.run.host, &source, &self.definition).await
+    }
+
+    /// Whether the base was made from exactly these rows, and holds nothing else.
+    fn is_current(&self, base: &TableSnapshot, scanned: &Scanned) -> bool {
+        let table = &base.table;
+        let Some(fold) = &table.fold else {
+            return false;
+        };
+        // A tombstone refresh removes what an earlier one retained.
+        let exact = table.live_rows + table.rejects == fold.rows;
+        fold.unique
+            && *fold == scanned.folder.finish(true)
+            && (exact || self.deletes == Deletes::Retain)
+    }
+
+    async fn base(&self, base: &TableSnapshot) -> Result<Base> {
+        let store = self.run.catalog().store();
+        let entries = base.table.entries.entries(store).await?;
+        let entries: Vec<Entry> = entries.into_iter().map(|(_, entry)| entry).collect();
+        let ledger = Ledger::load(store, &self.env.budget, &entries).await?;
+        let metadata = Arc::clone(&self.run.engine.metadata);
+        let rows = VersionedTableProvider::of_snapshot(metadata, Arc::new(base.clone()), None)?;
+        Ok(Base {
+            diff_rows: Arc::new(rows),
+            ledger,
+            unique: base.table.fold.is_some_and(|fold| fold.unique),
+        })
+    }
+
+    fn diff<'a>(&'a self, base: &'a TableSnapshot, rows: &'a Spool, known: &'a Base) -> Diff<'a> {
+        Diff {
+            host: &self.run.host,
+            table: base.name.as_str(),
+            source: rows,
+            base: Arc::clone(&known.diff_rows) as _,
+            base_rows: base.table.live_rows,
+            ledger: &known.ledger,
+            base_unique: known.unique,
+        }
+    }
+
+    /// Counts what a refresh of `base` would find. Nothing is inferred or staged.
+    pub(crate) async fn plan(&self, base: &TableSnapshot) -> Result<Classes> {
+        let scanned = self.scan(base).await?;
+        let known = self.base(base).await?;
+        let diff = self.diff(base, &scanned.rows, &known);
+        diff.check_keys().await?;
+        let mut classes = diff.count().await?;
+        if self.deletes == Deletes::Retain {
+            classes.deleted = 0;
+        }
+        Ok(classes)
+    }
+
+    fn pipeline(&self, base: &TableSnapshot) -> Result<Pipeline> {
+        let schema = base.table.current_schema().cloned().ok_or_else(|| {
+            Error::corrupt("table manifest", base.name.as_str(), "a schema", "none")
+        })?;
+        Ok(Pipeline {
+            host: self.run.host.clone(),
+            env: self.env.clone(),
+            store: Arc::clone(self.run.catalog().store()),
+            model: Arc::clone(&self.model),
+            schema,
+            source_id: source::shown(&self.definition.source.name),
+            model_id: self.definition.model.spec.clone(),
+        })
+    }
+
+    /// Remembers what this attempt computed.
+    fn keep(&mut self, inferred: &Inferred) -> Result<()> {
+        if let Some(fragment) = &inferred.fragment {
+            self.earlier.keep(fragment.clone());
+        }
+        for refusal in &inferred.refusals {
+            self.earlier
+                .refuse(&refusal.key, refusal.hash, refusal.reason)?;
+        }
+        Ok(())
+    }
+
+    fn counts(&self) -> BTreeMap<String, i64> {
+        let classes = &self.tally.classes;
+        let counts = [
+            ("added", classes.added),
+            ("changed", classes.changed),
+            ("deleted", classes.deleted),
+            ("unchanged", classes.unchanged),
+            ("dropped_rows", self.tally.dropped),
+        ];
+        let int = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        counts.map(|(name, n)| (name.to_owned(), int(n))).into()
+    }
+}
+
+#[async_trait]
+impl DeltaSource for RefreshSource {
+    async fn delta(
+        &mut self,
+        base: &TableSnapshot,
+        stage: &mut Stager,
+    ) -> Result<Option<StagedDelta>> {
+        let scanned = self.scan(base).await?;
+        self.tally.dropped = 0;
+        if self.is_current(base, &scanned) {
+            self.tally.classes = Classes {
+                unchanged: scanned.rows.rows(),
+                ..Classes::default()
+            };
+            return Ok(None);
+        }
+        let known = self.base(base).await?;
+        let diff = self.diff(base, &scanned.rows, &known);
+        diff.check_keys().await?;
+        let (changes, mut classes) = diff.changes().await?;
+        drop(known);
+        if self.deletes == Deletes::Retain {
+            classes.deleted = 0;
+        }
+        self.tally.classes = classes;
+        let to_infer = classes.added + classes.changed;
+        if to_infer == 0 && classes.deleted == 0 {
+            // Rejects whose key left the source go with the next version; they do not cause one.
+            return Ok(None);
+        }
+        let pipeline = self.pipeline(base)?;
+        let earlier = self.earlier.reader().await?;
+        let rows = to_embed(&changes);
+        let inferred = pipeline.run(rows, to_infer, earlier, stage).await?;
+        self.keep(&inferred)?;
+        self.tally.inferred += inferred.inferred;
+        self.tally.dropped = inferred.refusals.len() as u64;
+        let keys = Keys::collect(&self.run, &changes, self.deletes).await?;
+        Ok(Some(StagedDelta {
+            fragment: inferred.fragment,
+            superseded: keys.superseded,
+            touched: keys.touched,
+            ledger: ledger(&inferred.refusals, keys.forgotten),
+            fold: Some(fold::without_passing(
+                &scanned.folder,
+                &inferred.refusals,
+                true,
+            )),
+            counts: self.counts(),
+        }))
+    }
+}
+
+/// The added and changed rows, in key order.
+fn to_embed(changes: &Spool) -> BoxStream<'static, Result<RecordBatch>> {
+    changes
+        .read()
+        .and_then(|batch| async move {
+            let classes = batch.column(3).as_primitive::<Int8Type>();
+            let wanted: BooleanArray = classes.iter().map(|c| c.map(|c| c <= READMITTED)).collect();
+            Ok(filter_record_batch(&batch, &wanted)?)
+        })
+        .boxed()
+}
+
+/// Keys of a delta by what happens to them, each list sorted.
+#[derive(Default)]
+struct Keys {
+    superseded: Vec<String>,
+    touched: Vec<String>,
+    /// Keys that leave the ledger, unless they are refused again.
+    forgotten: Vec<String>,
+    _memory: Option<MemoryReservation>,
+}
+
+impl Keys {
+    async fn collect(run: &Run, changes: &Spool, deletes: Deletes) -> Result<Self> {
+        let memory = run.host.memory("changed keys");
+        let mut keys = Self::default();
+        let mut rows = changes.read();
+        while let Some(batch) = rows.try_next().await? {
+            let texts = batch.column(0).as_string::<i32>();
+            let classes = batch.column(3).as_primitive::<Int8Type>();
+            let bytes = 2 * texts.value_data().len() + 2 * texts.len() * size_of::<String>();
+            memory.try_grow(bytes).map_err(from_datafusion)?;
+            for (key, class) in texts.iter().zip(classes.values()) {
+                let key = key.unwrap_or_default().to_owned();
+                match *class {
+                    ADDED => {}
+                    CHANGED => keys.superseded.push(key.clone()),
+                    DELETED if deletes == Deletes::Tombstone => keys.superseded.push(key.clone()),
+                    DELETED => continue,
+                    FORGOTTEN | READMITTED => keys.forgotten.push(key.clone()),
+                    _ => continue,
+                }
+                keys.touched.push(key);
+            }
+        }
+        keys._memory = Some(memory);
+        Ok(keys)
+    }
+}
+
+/// Changes of the reject ledger by key: what is refused for good goes in; what left the source, and
+/// what has another content now, goes out.
+fn ledger(refusals: &[Refusal], forgotten: Vec<String>) -> Vec<LedgerChange> {
+    let mut changes: BTreeMap<String, Option<Reject>> = BTreeMap::new();
+    changes.extend(forgotten.into_iter().map(|key| (key, None)));
+    let lasting = refusals.iter().filter(|r| r.reason.is_lasting());
+    changes.extend(lasting.map(|r| {
+        let reject = Reject {
+            hash: r.hash,
+            reason: r.reason.as_str().to_owned(),
+        };
+        (r.key.clone(), Some(reject))
+    }));
+    let change = |(key, reject)| LedgerChange { key, reject };
+    changes.into_iter().map(change).collect()
+}

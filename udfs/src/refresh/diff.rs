@@ -1,0 +1,304 @@
+//! What changed: a spooled source against the live rows and the rejects of a version, as a plan.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::{
+    AsArray, BooleanArray, FixedSizeBinaryBuilder, RecordBatch, StringArray, StringBuilder,
+};
+use arrow::datatypes::{DataType, Field, Int8Type, Int64Type, Schema, SchemaRef};
+use datafusion::datasource::TableProvider;
+use datafusion::error::DataFusionError;
+use datafusion::prelude::{DataFrame, SessionContext};
+use futures::TryStreamExt;
+use stratagraph::embed::CONTENT_HASH_BYTES;
+use stratagraph::table::ledger::Ledger;
+use stratagraph::{Error, KeyScan, Result};
+use stratagraph_providers::from_datafusion;
+
+use super::scan::{HASH, KEY, TEXT};
+use super::spool::{Segment, Spool, Spooler};
+use crate::host::{Host, Joins};
+
+/// Keys that a `NonUniqueKey` shows.
+const SHOWN_KEYS: usize = 10;
+/// Memory that a hash join takes for a (key, hash) row with a key of usual length.
+const JOIN_ROW_BYTES: u64 = 224;
+
+/// A row without a live row in the base.
+pub(crate) const ADDED: i8 = 0;
+/// A row whose live row has another content.
+pub(crate) const CHANGED: i8 = 1;
+/// A reject that has another content now: it has no live row either.
+pub(crate) const READMITTED: i8 = 2;
+/// A live row whose key left the source.
+pub(crate) const DELETED: i8 = 3;
+/// A reject whose key left the source.
+pub(crate) const FORGOTTEN: i8 = 4;
+/// A row as it was.
+const UNCHANGED: i8 = 5;
+/// A reject as it was.
+const REJECTED: i8 = 6;
+
+/// Column of the class.
+pub(crate) const CLASS: &str = "c";
+
+/// Columns of a difference.
+pub(crate) fn difference_schema() -> SchemaRef {
+    let hash = DataType::FixedSizeBinary(CONTENT_HASH_BYTES);
+    Arc::new(Schema::new(vec![
+        Field::new(KEY, DataType::Utf8, true),
+        Field::new(HASH, hash, true),
+        Field::new(TEXT, DataType::Utf8, true),
+        Field::new(CLASS, DataType::Int8, true),
+    ]))
+}
+
+/// How many rows are in which class.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Classes {
+    pub(crate) added: u64,
+    pub(crate) changed: u64,
+    pub(crate) deleted: u64,
+    pub(crate) forgotten: u64,
+    /// Source rows as they were, rejects included.
+    pub(crate) unchanged: u64,
+    /// Unchanged rejects; known only to [`Diff::count`].
+    pub(crate) rejected: u64,
+}
+
+impl Classes {
+    fn add(&mut self, class: i8, rows: u64) {
+        match class {
+            ADDED | READMITTED => self.added += rows,
+            CHANGED => self.changed += rows,
+            DELETED => self.deleted += rows,
+            FORGOTTEN => self.forgotten += rows,
+            UNCHANGED => self.unchanged += rows,
+            REJECTED => {
+                self.unchanged += rows;
+                self.rejected += rows;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The two sides of a difference.
+pub(crate) struct Diff<'a> {
+    pub(crate) host: &'a Host,
+    /// The table, for messages.
+    pub(crate) table: &'a str,
+    /// The source's rows.
+    pub(crate) source: &'a Spool,
+    /// The base's live rows.
+    pub(crate) base: Arc<dyn TableProvider>,
+    /// Number of them.
+    pub(crate) base_rows: u64,
+    /// The base's rejects.
+    pub(crate) ledger: &'a Ledger,
+    /// Whether the base's keys are known to be unique.
+    pub(crate) base_unique: bool,
+}
+
+const SOURCE_KEYS: &str = "SELECT k, count(*) AS n FROM source GROUP BY k HAVING count(*) > 1";
+const BASE_KEYS: &str = "SELECT arrow_cast(_row_id, 'Utf8') AS k, count(*) AS n FROM base \
+     GROUP BY arrow_cast(_row_id, 'Utf8') HAVING count(*) > 1";
+
+/// Every source row and every known row once; classes as the constants above. The known side stands
+/// left, where a hash join builds.
+const CLASSIFIED: &str = "SELECT coalesce(s.k, b.k) AS k, s.h AS h, s.t AS t, arrow_cast(CASE \
+     WHEN b.k IS NULL THEN 0 \
+     WHEN s.k IS NULL THEN CASE WHEN b.r THEN 4 ELSE 3 END \
+     WHEN s.h IS DISTINCT FROM b.h THEN CASE WHEN b.r THEN 2 ELSE 1 END \
+     ELSE CASE WHEN b.r THEN 6 ELSE 5 END END, 'Int8') AS c \
+     FROM (SELECT arrow_cast(_row_id, 'Utf8') AS k, _content_hash AS h, false AS r FROM base \
+           UNION ALL SELECT k, h, r FROM ledger) b \
+     FULL JOIN source s ON b.k = s.k";
+
+impl Diff<'_> {
+    /// Refuses keys that are not unique in the source, then in the base.
+    pub(crate) async fn check_keys(&self) -> Result<()> {
+        let context = self.context(Joins::Hash)?;
+        self.check(&context, SOURCE_KEYS, KeyScan::Source).await?;
+        if !self.base_unique {
+            self.check(&context, BASE_KEYS, KeyScan::Parent).await?;
+        }
+        Ok(())
+    }
+
+    async fn check(&self, context: &SessionContext, sql: &str, scan: KeyScan) -> Result<()> {
+        let (mut total, mut first) = (0u64, BTreeMap::new());
+        let mut rows = stream(context, sql).await?;
+        while let Some(batch) = rows.try_next().await.map_err(from_datafusion)? {
+            total += batch.num_rows() as u64;
+            let counts = batch.column(1).as_primitive::<Int64Type>().values();
+            for (key, count) in batch.column(0).as_string::<i32>().iter().zip(counts) {
+                let key = key.unwrap_or_default();
+                let full = first.len() == SHOWN_KEYS;
+                if full
+                    && first
+                        .last_key_value()
+                        .is_some_and(|(last, _): (&String, _)| key > last.as_str())
+                {
+                    continue;
+                }
+                first.insert(key.to_owned(), u64::try_from(*count).unwrap_or(0));
+                if full {
+                    first.pop_last();
+                }
+            }
+        }
+        if total == 0 {
+            return Ok(());
+        }
+        Err(Error::NonUniqueKey {
+            table: self.table.to_owned(),
+            scan,
+            keys: first.into_iter().collect(),
+            total,
+        })
+    }
+
+    /// Counts the classes.
+    pub(crate) async fn count(&self) -> Result<Classes> {
+        let sql = format!("SELECT c, count(*) AS n FROM ({CLASSIFIED}) d GROUP BY c");
+        let mut classes = Classes::default();
+        for batch in self.run(&sql).await? {
+            let rows = batch.column(1).as_primitive::<Int64Type>().values();
+            let class = batch.column(0).as_primitive::<Int8Type>().values();
+            for (class, rows) in class.iter().zip(rows) {
+                classes.add(*class, u64::try_from(*rows).unwrap_or(0));
+            }
+        }
+        Ok(classes)
+    }
+
+    /// The rows that are not as they were, in key order, spooled; and how many of which class.
+    pub(crate) async fn changes(&self) -> Result<(Spool, Classes)> {
+        let sql = format!("SELECT k, h, t, c FROM ({CLASSIFIED}) d WHERE c < 5 ORDER BY k");
+        match self.spool(&sql, self.joins()).await {
+            // The estimate of the build side was too low.
+            Err(error) if self.joins() == Joins::Hash && is_exhausted(&error) => {
+                tracing::debug!(%error, "the difference is sorted instead of hashed");
+                self.spool(&sql, Joins::SortMerge).await
+            }
+            other => other,
+        }
+    }
+
+    async fn spool(&self, sql: &str, joins: Joins) -> Result<(Spool, Classes)> {
+        let schema = difference_schema();
+        let context = self.context(joins)?;
+        let mut rows = stream(&context, sql).await?;
+        let spooler = Spooler::new(self.host, Arc::clone(&schema), "changed rows", 1);
+        let (mut segment, mut classes) = (spooler.segment(), Classes::default());
+        while let Some(batch) = rows.try_next().await.map_err(from_datafusion)? {
+            for class in batch.column(3).as_primitive::<Int8Type>().values() {
+                classes.add(*class, 1);
+            }
+            let columns = batch.columns().to_vec();
+            segment.push(RecordBatch::try_new(Arc::clone(&schema), columns)?)?;
+        }
+        let segments: Vec<Segment> = vec![segment.finish()?];
+        classes.unchanged = self.source.rows() - classes.added - classes.changed;
+        Ok((Spool::new(schema, segments), classes))
+    }
+
+    async fn run(&self, sql: &str) -> Result<Vec<RecordBatch>> {
+        match self.collect(sql, self.joins()).await {
+            Err(error) if self.joins() == Joins::Hash && is_exhausted(&error) => {
+                self.collect(sql, Joins::SortMerge).await
+            }
+            other => other,
+        }
+    }
+
+    async fn collect(&self, sql: &str, joins: Joins) -> Result<Vec<RecordBatch>> {
+        let rows = stream(&self.context(joins)?, sql).await?;
+        rows.try_collect().await.map_err(from_datafusion)
+    }
+
+    /// A hash join holds the known side in memory; it may fill half of what the pool has.
+    fn joins(&self) -> Joins {
+        let Some(limit) = self.host.memory_limit() else {
+            return Joins::Hash;
+        };
+        let known = self.base_rows + self.ledger.len() as u64;
+        if known.saturating_mul(JOIN_ROW_BYTES) <= limit as u64 / 2 {
+            Joins::Hash
+        } else {
+            Joins::SortMerge
+        }
+    }
+
+    fn context(&self, joins: Joins) -> Result<SessionContext> {
+        let context = self.host.private(joins);
+        let register = |name: &str, table: Arc<dyn TableProvider>| {
+            context.register_table(name, table).map(drop)
+        };
+        register("source", self.source.table()?)
+            .and_then(|()| register("base", Arc::clone(&self.base)))
+            .map_err(from_datafusion)?;
+        let ledger = context.register_batch("ledger", known_rejects(self.ledger)?);
+        ledger.map_err(from_datafusion)?;
+        Ok(context)
+    }
+}
+
+async fn stream(
+    context: &SessionContext,
+    sql: &str,
+) -> Result<datafusion::execution::SendableRecordBatchStream> {
+    let run = async { context.sql(sql).await?.execute_stream().await };
+    run.await.map_err(from_datafusion)
+}
+
+fn is_exhausted(error: &Error) -> bool {
+    let Error::Source { source } = error else {
+        return false;
+    };
+    let error = source.downcast_ref::<DataFusionError>();
+    error.is_some_and(|e| matches!(e.find_root(), DataFusionError::ResourcesExhausted(_)))
+}
+
+/// The ledger as rows; it is in memory already.
+fn known_rejects(ledger: &Ledger) -> Result<RecordBatch> {
+    let mut keys = StringBuilder::new();
+    let mut hashes = FixedSizeBinaryBuilder::with_capacity(ledger.len(), CONTENT_HASH_BYTES);
+    for (key, reject) in ledger.iter() {
+        keys.append_value(key);
+        hashes.append_value(reject.hash)?;
+    }
+    let keys: StringArray = keys.finish();
+    let rejected = BooleanArray::from(vec![true; ledger.len()]);
+    let hash = DataType::FixedSizeBinary(CONTENT_HASH_BYTES);
+    let schema = Schema::new(vec![
+        Field::new(KEY, DataType::Utf8, false),
+        Field::new(HASH, hash, false),
+        Field::new("r", DataType::Boolean, false),
+    ]);
+    let columns = vec![
+        Arc::new(keys) as _,
+        Arc::new(hashes.finish()) as _,
+        Arc::new(rejected) as _,
+    ];
+    Ok(RecordBatch::try_new(Arc::new(schema), columns)?)
+}
+
+/// The rows of a spooled source by key and content hash: how a first version is written.
+pub(crate) async fn sorted(host: &Host, source: &Spool) -> Result<DataFrame> {
+    let context = host.private(Joins::Hash);
+    let run = async {
+        context.register_table(
+            "source",
+            source
+                .table()
+                .map_err(stratagraph_providers::to_datafusion)?,
+        )?;
+        context
+            .sql("SELECT k, h, t FROM source ORDER BY k, h")
+            .await
+    };
+    run.await.map_err(from_datafusion)
+}

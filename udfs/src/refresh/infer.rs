@@ -1,0 +1,367 @@
+//! From sorted rows to a fragment: texts through the model in bounded batches, vectors in key order.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, FixedSizeBinaryArray, RecordBatch, StringArray};
+use arrow::compute::{filter, is_not_null};
+use arrow::datatypes::SchemaRef;
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::execution::memory_pool::MemoryReservation;
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
+use stratagraph::embed::{
+    Embedded, EmbeddedBuilder, Embedder, RejectReason, Role, embed_checked, embed_checked_sync,
+};
+use stratagraph::env::Env;
+use stratagraph::store::{Stager, Store};
+use stratagraph::table::manifest::{Fragment, Layout, SchemaVersion};
+use stratagraph::table::schema::arrow_schema;
+use stratagraph::table::writer::FragmentWriter;
+use stratagraph::{Error, Result};
+use stratagraph_providers::from_datafusion;
+
+use super::earlier::{EarlierReader, Hash, Known};
+use crate::host::Host;
+
+/// Vector components that one batch of the pipeline holds.
+const CHUNK_COMPONENTS: usize = 2 * 1024 * 1024;
+/// Rows of a batch, at most.
+const CHUNK_ROWS: usize = 4_096;
+/// Rows below which a batch is not made smaller to fit into memory.
+const LEAST_ROWS: usize = 16;
+/// Batches in flight of a model that computes elsewhere.
+const REMOTE_BATCHES: usize = 4;
+/// Batches in flight of a model that computes here, at most.
+const LOCAL_BATCHES: usize = 16;
+
+/// What the rows of one table have in common.
+pub(crate) struct Pipeline {
+    pub(crate) host: Host,
+    pub(crate) env: Env,
+    pub(crate) store: Arc<Store>,
+    pub(crate) model: Arc<dyn Embedder>,
+    /// The columns of the table.
+    pub(crate) schema: SchemaVersion,
+    /// `_source_id` of every row.
+    pub(crate) source_id: String,
+    /// `_model_id` of every row.
+    pub(crate) model_id: String,
+}
+
+/// A row that got no vector.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) key: String,
+    pub(crate) hash: Hash,
+    pub(crate) reason: RejectReason,
+}
+
+/// What became of the rows.
+#[derive(Debug)]
+pub(crate) struct Inferred {
+    /// The rows with vectors, staged.
+    pub(crate) fragment: Option<Fragment>,
+    /// The others, in key order.
+    pub(crate) refusals: Vec<Refusal>,
+    /// Rows given to the model.
+    pub(crate) inferred: u64,
+    /// Holds the memory of the refusals.
+    _memory: MemoryReservation,
+}
+
+/// Some rows on their way.
+struct Chunk {
+    keys: StringArray,
+    hashes: FixedSizeBinaryArray,
+    texts: StringArray,
+    /// Rows that need no model, in order.
+    known: Vec<(usize, Known)>,
+}
+
+struct Answer {
+    keys: StringArray,
+    hashes: FixedSizeBinaryArray,
+    embedded: Embedded,
+    inferred: u64,
+}
+
+impl Pipeline {
+    /// Embeds rows (key, hash, text) that come sorted by key, and stages their fragment. `total` rows
+    /// will come; what `earlier` holds is not given to the model.
+    pub(crate) async fn run(
+        &self,
+        rows: BoxStream<'static, Result<RecordBatch>>,
+        total: u64,
+        earlier: EarlierReader,
+        stage: &mut Stager,
+    ) -> Result<Inferred> {
+        let flights = match self.model.sync() {
+            Some(_) => self.host.parallelism().min(LOCAL_BATCHES),
+            None => REMOTE_BATCHES,
+        };
+        let buffers = self.host.memory("vectors");
+        let chunk_rows = self.reserve(&buffers, flights)?;
+        let chunks = chunks(rows, chunk_rows, earlier);
+        let mut answers = answers(Arc::clone(&self.model), chunks, flights);
+        let mut sink = Sink::new(self)?;
+        self.env.progress.report("embedding", 0, total);
+        let mut done = 0;
+        while let Some(answer) = answers.try_next().await? {
+            done += answer.keys.len() as u64;
+            sink.take(answer, stage).await?;
+            self.env.progress.report("embedding", done, total);
+        }
+        sink.finish(stage).await
+    }
+
+    /// Takes memory for the batches in flight, each with its texts, its answer and the written copy.
+    /// With little memory the batches are smaller.
+    fn reserve(&self, memory: &MemoryReservation, flights: usize) -> Result<usize> {
+        let dimensions = self.model.dimensions().max(1);
+        let most = self.model.limits().rows.min(CHUNK_ROWS);
+        let mut rows = most.min(CHUNK_COMPONENTS / dimensions).max(1);
+        loop {
+            let bytes = (flights + 1) * rows * dimensions * size_of::<f32>() * 2;
+            match memory.try_grow(bytes) {
+                Ok(()) => return Ok(rows),
+                Err(_) if rows > LEAST_ROWS => rows = (rows / 2).max(1),
+                Err(error) => return Err(from_datafusion(error)),
+            }
+        }
+    }
+}
+
+/// Rows in batches of at most `chunk_rows`, with what is known of them.
+fn chunks(
+    rows: BoxStream<'static, Result<RecordBatch>>,
+    chunk_rows: usize,
+    earlier: EarlierReader,
+) -> BoxStream<'static, Result<Chunk>> {
+    let small = rows
+        .map_ok(move |batch| futures::stream::iter(cut(&batch, chunk_rows).map(Ok::<_, Error>)))
+        .try_flatten()
+        .boxed();
+    let state = (small, earlier);
+    futures::stream::try_unfold(state, |(mut small, mut earlier)| async move {
+        let Some(batch) = small.try_next().await? else {
+            return Ok::<_, Error>(None);
+        };
+        let chunk = look_up(&batch, &mut earlier).await?;
+        Ok(Some((chunk, (small, earlier))))
+    })
+    .boxed()
+}
+
+/// The model's answers in the order of the rows, `flights` of them under way at a time.
+fn answers(
+    model: Arc<dyn Embedder>,
+    chunks: BoxStream<'static, Result<Chunk>>,
+    flights: usize,
+) -> BoxStream<'static, Result<Answer>> {
+    chunks
+        .map_ok(move |chunk| embed(Arc::clone(&model), chunk))
+        .try_buffered(flights)
+        .boxed()
+}
+
+fn cut(batch: &RecordBatch, rows: usize) -> impl Iterator<Item = RecordBatch> + Send + use<> {
+    let batch = batch.clone();
+    (0..batch.num_rows())
+        .step_by(rows)
+        .map(move |start| batch.slice(start, rows.min(batch.num_rows() - start)))
+}
+
+async fn look_up(batch: &RecordBatch, earlier: &mut EarlierReader) -> Result<Chunk> {
+    let chunk = Chunk {
+        keys: batch.column(0).as_string::<i32>().clone(),
+        hashes: batch.column(1).as_fixed_size_binary().clone(),
+        texts: batch.column(2).as_string::<i32>().clone(),
+        known: Vec::new(),
+    };
+    if earlier.is_empty() {
+        return Ok(chunk);
+    }
+    let mut known = Vec::new();
+    for row in 0..chunk.keys.len() {
+        let found = earlier
+            .find(chunk.keys.value(row), chunk.hashes.value(row))
+            .await?;
+        known.extend(found.map(|k| (row, k)));
+    }
+    Ok(Chunk { known, ..chunk })
+}
+
+/// Gives the rows that are not known to the model. A local one computes on a thread of its own, so
+/// that the runtime stays free and a caller can go away between batches.
+async fn embed(model: Arc<dyn Embedder>, chunk: Chunk) -> Result<Answer> {
+    let Chunk {
+        keys,
+        hashes,
+        texts,
+        known,
+    } = chunk;
+    let rows = texts.len();
+    let missing: Vec<usize> = {
+        let mut known = known.iter().map(|(row, _)| *row).peekable();
+        (0..rows)
+            .filter(|row| known.next_if_eq(row).is_none())
+            .collect()
+    };
+    let inferred = missing.len() as u64;
+    let fresh = if missing.is_empty() {
+        EmbeddedBuilder::new(model.spec(), model.dimensions(), 0)?.finish()?
+    } else if model.sync().is_some() {
+        let (model, texts, missing) = (Arc::clone(&model), texts.clone(), missing.clone());
+        let task = SpawnedTask::spawn_blocking(move || {
+            embed_checked_sync(model.as_ref(), Role::Document, &pick(&texts, &missing))
+        });
+        let joined = task.join().await.map_err(|e| Error::TaskFailed {
+            operation: "embedding",
+            source: Box::new(e),
+        })?;
+        joined.unwrap_or_else(|| {
+            Err(Error::ModelFailed {
+                model: String::new(),
+                reason: "its synchronous path went away".to_owned(),
+            })
+        })?
+    } else {
+        embed_checked(model.as_ref(), Role::Document, &pick(&texts, &missing)).await?
+    };
+    let embedded = match known.is_empty() {
+        true => fresh,
+        false => weave(model.as_ref(), rows, &missing, &fresh, known)?,
+    };
+    Ok(Answer {
+        keys,
+        hashes,
+        embedded,
+        inferred,
+    })
+}
+
+fn pick<'a>(texts: &'a StringArray, rows: &[usize]) -> Vec<Option<&'a str>> {
+    let text = |row: &usize| texts.is_valid(*row).then(|| texts.value(*row));
+    rows.iter().map(text).collect()
+}
+
+/// One answer for all rows out of the model's for the missing ones and what was known.
+fn weave(
+    model: &dyn Embedder,
+    rows: usize,
+    missing: &[usize],
+    fresh: &Embedded,
+    known: Vec<(usize, Known)>,
+) -> Result<Embedded> {
+    let mut out = EmbeddedBuilder::new(model.spec(), model.dimensions(), rows)?;
+    let mut refused = fresh.errors.iter().peekable();
+    let mut known = known.into_iter().peekable();
+    let mut missing = missing.iter().enumerate();
+    for row in 0..rows {
+        match known.next_if(|(known, _)| *known == row) {
+            Some((_, Known::Vector(vector))) => out.push(&vector)?,
+            Some((_, Known::Refused(reason))) => out.reject(reason),
+            None => {
+                let slot = missing.next().map_or(0, |(slot, _)| slot);
+                match refused.next_if(|(refused, _)| *refused == slot) {
+                    Some((_, reason)) => out.reject(*reason),
+                    None => {
+                        let vector = fresh.vectors.value(slot);
+                        out.push(
+                            vector
+                                .as_primitive::<arrow::datatypes::Float32Type>()
+                                .values(),
+                        )?;
+                    }
+                }
+            }
+        }
+    }
+    out.finish()
+}
+
+/// Writes what has a vector, remembers what has none.
+struct Sink<'a> {
+    pipeline: &'a Pipeline,
+    schema: SchemaRef,
+    writer: Option<FragmentWriter>,
+    refusals: Vec<Refusal>,
+    memory: MemoryReservation,
+    inferred: u64,
+}
+
+impl<'a> Sink<'a> {
+    fn new(pipeline: &'a Pipeline) -> Result<Self> {
+        Ok(Self {
+            schema: arrow_schema(&pipeline.schema)?,
+            memory: pipeline.host.memory("refused rows"),
+            pipeline,
+            writer: None,
+            refusals: Vec::new(),
+            inferred: 0,
+        })
+    }
+
+    async fn take(&mut self, answer: Answer, stage: &mut Stager) -> Result<()> {
+        self.inferred += answer.inferred;
+        for (row, reason) in &answer.embedded.errors {
+            let key = answer.keys.value(*row).to_owned();
+            let bytes = key.len() + size_of::<Refusal>();
+            self.memory.try_grow(bytes).map_err(from_datafusion)?;
+            self.refusals.push(Refusal {
+                key,
+                hash: answer.hashes.value(*row).try_into().unwrap_or_default(),
+                reason: *reason,
+            });
+        }
+        if answer.embedded.errors.len() == answer.keys.len() {
+            return Ok(());
+        }
+        let batch = self.batch(answer)?;
+        if self.writer.is_none() {
+            self.writer = Some(self.open(stage)?);
+        }
+        match &mut self.writer {
+            Some(writer) => writer.write(&batch).await,
+            None => Ok(()),
+        }
+    }
+
+    fn open(&self, stage: &mut Stager) -> Result<FragmentWriter> {
+        let (store, key) = (Arc::clone(&self.pipeline.store), stage.reserve("parquet")?);
+        let (env, schema) = (&self.pipeline.env, &self.pipeline.schema);
+        FragmentWriter::new(store, env, Layout::Embedding, schema, key)
+    }
+
+    fn batch(&self, answer: Answer) -> Result<RecordBatch> {
+        let vectors: ArrayRef = Arc::new(answer.embedded.vectors);
+        let live = is_not_null(&vectors)?;
+        let keep = |array: &dyn Array| filter(array, &live);
+        let vectors = keep(&vectors)?;
+        let constant = |text: &str| -> ArrayRef {
+            let texts = std::iter::repeat_n(text, vectors.len());
+            Arc::new(StringArray::from_iter_values(texts))
+        };
+        let columns = vec![
+            keep(&answer.keys)?,
+            constant(&self.pipeline.source_id),
+            constant(&self.pipeline.model_id),
+            Arc::clone(&vectors),
+            keep(&answer.hashes)?,
+        ];
+        Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
+    }
+
+    async fn finish(self, stage: &mut Stager) -> Result<Inferred> {
+        let fragment = match self.writer {
+            Some(writer) => writer.finish(stage).await?,
+            None => None,
+        };
+        Ok(Inferred {
+            fragment,
+            refusals: self.refusals,
+            inferred: self.inferred,
+            _memory: self.memory,
+        })
+    }
+}

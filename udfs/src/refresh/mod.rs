@@ -1,0 +1,9 @@
+//! How a source becomes a version: scan, difference, inference, delta.
+
+pub(crate) mod delta;
+pub(crate) mod diff;
+pub(crate) mod earlier;
+pub(crate) mod fold;
+pub(crate) mod infer;
+pub(crate) mod scan;
+pub(crate) mod spool;

@@ -1,0 +1,160 @@
+//! The one scan of a source: keys, content hashes and texts, spooled; NULL keys counted.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, StringArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::record_batch::RecordBatch;
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::physical_plan::execute_stream_partitioned;
+use futures::TryStreamExt;
+use stratagraph::embed::{CONTENT_HASH_BYTES, assemble, content_hash, render};
+use stratagraph::publish::definition::Definition;
+use stratagraph::table::fold::SourceFolder;
+use stratagraph::{Error, Result, limits};
+use stratagraph_providers::from_datafusion;
+
+use super::spool::{Segment, SegmentWriter, Spool, Spooler};
+use crate::host::Host;
+use crate::source::Source;
+
+/// Key of a source row.
+pub(crate) const KEY: &str = "k";
+/// Content hash of a source row.
+pub(crate) const HASH: &str = "h";
+/// Text of a source row; NULL if there is none.
+pub(crate) const TEXT: &str = "t";
+
+/// Columns of a spooled source.
+pub(crate) fn source_schema() -> SchemaRef {
+    let hash = DataType::FixedSizeBinary(CONTENT_HASH_BYTES);
+    Arc::new(Schema::new(vec![
+        Field::new(KEY, DataType::Utf8, false),
+        Field::new(HASH, hash, false),
+        Field::new(TEXT, DataType::Utf8, true),
+    ]))
+}
+
+/// A source, read to its end.
+#[derive(Debug)]
+pub(crate) struct Scanned {
+    /// Its rows.
+    pub(crate) rows: Spool,
+    /// Their fold.
+    pub(crate) folder: SourceFolder,
+}
+
+/// Reads the source of `definition` once, all partitions at a time.
+///
+/// # Errors
+/// `InvalidKey` with the exact number of NULL keys, after the complete scan.
+pub(crate) async fn scan(host: &Host, source: &Source, definition: &Definition) -> Result<Scanned> {
+    let context = host.context();
+    let frame = source.rows(&context, definition).await?;
+    let task = Arc::new(frame.task_ctx());
+    let plan = frame
+        .create_physical_plan()
+        .await
+        .map_err(from_datafusion)?;
+    let partitions = execute_stream_partitioned(plan, task).map_err(from_datafusion)?;
+    let schema = source_schema();
+    let spooler = Spooler::new(host, Arc::clone(&schema), "source rows", partitions.len());
+    // Tasks are aborted when they are dropped, so a caller that goes away stops the scan.
+    let tasks: Vec<_> = partitions
+        .into_iter()
+        .map(|rows| SpawnedTask::spawn(scan_partition(rows, spooler.segment())))
+        .collect();
+    let mut whole = Part::default();
+    let mut segments = Vec::with_capacity(tasks.len());
+    for task in tasks {
+        let joined = task.join().await.map_err(|e| Error::TaskFailed {
+            operation: "source scan",
+            source: Box::new(e),
+        })?;
+        let (part, segment) = joined?;
+        whole.nulls += part.nulls;
+        whole.folder.merge(&part.folder);
+        segments.push(segment);
+    }
+    if whole.nulls > 0 {
+        return Err(Error::InvalidKey {
+            column: definition.key_column.clone(),
+            null_count: whole.nulls,
+        });
+    }
+    Ok(Scanned {
+        rows: Spool::new(schema, segments),
+        folder: whole.folder,
+    })
+}
+
+#[derive(Debug, Default)]
+struct Part {
+    nulls: u64,
+    folder: SourceFolder,
+}
+
+async fn scan_partition(
+    mut rows: SendableRecordBatchStream,
+    mut segment: SegmentWriter,
+) -> Result<(Part, Segment)> {
+    let mut part = Part::default();
+    while let Some(batch) = rows.try_next().await.map_err(from_datafusion)? {
+        let keys = key_texts(batch.column(0))?;
+        part.nulls += keys.null_count() as u64;
+        if part.nulls > 0 {
+            // The scan goes on to count; nothing else of it will be used.
+            continue;
+        }
+        segment.push(digest(&mut part, keys, &batch.columns()[1..])?)?;
+    }
+    Ok((part, segment.finish()?))
+}
+
+/// Key, content hash and text of each row.
+fn digest(part: &mut Part, keys: StringArray, columns: &[ArrayRef]) -> Result<RecordBatch> {
+    let columns = columns.iter().map(render).collect::<Result<Vec<_>>>()?;
+    let hashes = content_hash(&columns)?;
+    for (key, hash) in keys.iter().zip(hashes.iter()) {
+        let hash = hash.and_then(|h| h.try_into().ok());
+        if let (Some(key), Some(hash)) = (key, hash) {
+            part.folder.add(key, hash);
+        }
+    }
+    let texts = assemble(&columns)?;
+    let columns: Vec<ArrayRef> = vec![Arc::new(keys), Arc::new(hashes), Arc::new(texts)];
+    Ok(RecordBatch::try_new(source_schema(), columns)?)
+}
+
+/// The keys of a batch as text that owns its bytes.
+fn key_texts(column: &ArrayRef) -> Result<StringArray> {
+    let rendered = render(column)?;
+    let texts = cast(&rendered, &DataType::Utf8)?;
+    let texts = texts.as_string::<i32>();
+    let longest = texts.iter().flatten().map(str::len).max().unwrap_or(0);
+    if longest > limits::KEY_BYTES {
+        return Err(Error::ResourceLimitExceeded {
+            what: "bytes of a key",
+            value: longest as u64,
+            limit: limits::KEY_BYTES as u64,
+        });
+    }
+    Ok(owned(texts))
+}
+
+/// A copy of a slice that shares its buffers with others: spooled memory is counted by buffer.
+fn owned(texts: &StringArray) -> StringArray {
+    StringArray::from_iter(texts.iter())
+}
+
+/// Whether a column can be a key: its values have a text that tells them apart.
+pub(crate) fn can_be_key(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Dictionary(_, values) => can_be_key(values),
+        DataType::RunEndEncoded(_, values) => can_be_key(values.data_type()),
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View | DataType::Boolean => true,
+        other => other.is_numeric() || other.is_temporal(),
+    }
+}

@@ -1,0 +1,345 @@
+//! What verbs answer: one plain struct per verb, and the same rows as Arrow columns for SQL. The
+//! names and the order of the fields are those of `docs/sql.md`.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, BooleanArray, Int64Array, StringArray, TimestampMicrosecondArray,
+};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+use stratagraph::Result;
+
+/// A row type of a verb's answer.
+pub trait Report: Sized + Send + Sync + 'static {
+    /// The columns.
+    fn schema() -> SchemaRef;
+    /// All rows as one batch.
+    fn batch(rows: &[Self]) -> Result<RecordBatch>;
+}
+
+/// A point in time: microseconds since 1970-01-01 UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Micros(pub i64);
+
+/// A type that a column of a report may have.
+pub(crate) trait Cell: Sized {
+    const NULLABLE: bool = false;
+    fn data_type() -> DataType;
+    fn column<'a>(cells: impl Iterator<Item = &'a Self>) -> ArrayRef
+    where
+        Self: 'a;
+}
+
+/// Counts are Int64 in SQL; none comes near its end.
+fn int(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+impl Cell for String {
+    fn data_type() -> DataType {
+        DataType::Utf8
+    }
+    fn column<'a>(cells: impl Iterator<Item = &'a Self>) -> ArrayRef {
+        Arc::new(StringArray::from_iter_values(cells))
+    }
+}
+
+impl Cell for Option<String> {
+    const NULLABLE: bool = true;
+    fn data_type() -> DataType {
+        DataType::Utf8
+    }
+    fn column<'a>(cells: impl Iterator<Item = &'a Self>) -> ArrayRef {
+        Arc::new(StringArray::from_iter(cells))
+    }
+}
+
+impl Cell for u64 {
+    fn data_type() -> DataType {
+        DataType::Int64
+    }
+    fn column<'a>(cells: impl Iterator<Item = &'a Self>) -> ArrayRef {
+        Arc::new(Int64Array::from_iter_values(cells.map(|n| int(*n))))
+    }
+}
+
+impl Cell for Option<u64> {
+    const NULLABLE: bool = true;
+    fn data_type() -> DataType {
+        DataType::Int64
+    }
+    fn column<'a>(cells: impl Iterator<Item = &'a Self>) -> ArrayRef {
+        Arc::new(Int64Array::from_iter(cells.map(|n| n.map(int))))
+    }
+}
+
+impl Cell for bool {
+    fn data_type() -> DataType {
+        DataType::Boolean
+    }
+    fn column<'a>(cells: impl Iterator<Item = &'a Self>) -> ArrayRef {
+        Arc::new(BooleanArray::from_iter(cells.map(|b| Some(*b))))
+    }
+}
+
+impl Cell for Micros {
+    fn data_type() -> DataType {
+        DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()))
+    }
+    fn column<'a>(cells: impl Iterator<Item = &'a Self>) -> ArrayRef {
+        let times = TimestampMicrosecondArray::from_iter_values(cells.map(|t| t.0));
+        Arc::new(times.with_timezone("UTC"))
+    }
+}
+
+pub(crate) fn field<C: Cell>(name: &str) -> Field {
+    Field::new(name, C::data_type(), C::NULLABLE)
+}
+
+pub(crate) fn rows(schema: SchemaRef, columns: Vec<ArrayRef>) -> Result<RecordBatch> {
+    let count = columns.first().map_or(0, |column| column.len());
+    let options = RecordBatchOptions::new().with_row_count(Some(count));
+    Ok(RecordBatch::try_new_with_options(
+        schema, columns, &options,
+    )?)
+}
+
+/// Declares a report: the struct and its columns from one list, so that they cannot drift apart.
+macro_rules! report {
+    ($(#[$doc:meta])* pub struct $name:ident {
+        $($(#[$field_doc:meta])* pub $field:ident: $type:ty,)*
+    }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, PartialEq)]
+        pub struct $name { $($(#[$field_doc])* pub $field: $type,)* }
+
+        impl Report for $name {
+            fn schema() -> SchemaRef {
+                Arc::new(Schema::new(vec![$(field::<$type>(stringify!($field)),)*]))
+            }
+            fn batch(rows_in: &[Self]) -> Result<RecordBatch> {
+                let columns = vec![$(<$type as Cell>::column(rows_in.iter().map(|r| &r.$field)),)*];
+                rows(Self::schema(), columns)
+            }
+        }
+    };
+}
+
+report! {
+    /// What `generate_embeddings` made.
+    pub struct GenerateReport {
+        /// The new table.
+        pub table: String,
+        /// Its first version.
+        pub version: u64,
+        /// Live rows.
+        pub rows: u64,
+        /// Source rows that got no vector.
+        pub dropped_rows: u64,
+        /// Width of the vectors.
+        pub dimensions: u64,
+        /// The model as the table remembers it.
+        pub model: String,
+        /// Hash of everything that changes vectors.
+        pub definition_hash: String,
+        /// Identity of the version.
+        pub identity: String,
+    }
+}
+
+report! {
+    /// What `refresh_embeddings` did.
+    pub struct RefreshReport {
+        /// The table.
+        pub table: String,
+        /// The version that is current now.
+        pub version: u64,
+        /// The version it was made from.
+        pub parent_version: Option<u64>,
+        /// Rows given to the model.
+        pub inferred_rows: u64,
+        /// Source rows without a live row before.
+        pub added: u64,
+        /// Source rows whose content differs from their live row.
+        pub changed: u64,
+        /// Live rows whose key left the source and that were removed.
+        pub deleted: u64,
+        /// Source rows that are as they were, unchanged rejects included.
+        pub unchanged: u64,
+        /// Rows of this call that got no vector.
+        pub dropped_rows: u64,
+        /// Live rows.
+        pub live_rows: u64,
+        /// Physical rows that are not live.
+        pub masked_rows: u64,
+        /// `published` or `no_change`.
+        pub outcome: String,
+        /// Entries of the reject ledger.
+        pub rejected_rows: u64,
+        /// Rows whose text the model cut.
+        pub truncated_rows: u64,
+        /// Commits tried.
+        pub attempts: u64,
+    }
+}
+
+report! {
+    /// What a refresh would do.
+    pub struct RefreshPlan {
+        /// Source rows without a live row.
+        pub added: u64,
+        /// Source rows whose content differs from their live row.
+        pub changed: u64,
+        /// Live rows whose key left the source and that would be removed.
+        pub deleted: u64,
+        /// Source rows that are as they were, unchanged rejects included.
+        pub unchanged: u64,
+        /// Unchanged rejects.
+        pub rejected_rows: u64,
+    }
+}
+
+report! {
+    /// A row that the model refuses.
+    pub struct RejectedRow {
+        /// Its key.
+        pub _row_id: String,
+        /// Why.
+        pub reason: String,
+    }
+}
+
+report! {
+    /// A retained version of a table.
+    pub struct VersionRow {
+        /// Its number.
+        pub version: u64,
+        /// The version it was made from.
+        pub parent_version: Option<u64>,
+        /// What made it.
+        pub kind: String,
+        /// Identity of its content.
+        pub identity: Option<String>,
+        /// Live rows.
+        pub live_rows: u64,
+        /// Physical rows that are not live.
+        pub masked_rows: u64,
+        /// Fragments.
+        pub fragments: u64,
+        /// Segments.
+        pub segments: u64,
+        /// When it was committed.
+        pub created_at: Micros,
+        /// Whether it is the current one.
+        pub current: bool,
+    }
+}
+
+report! {
+    /// An artifact of a version, checked.
+    pub struct VerifyRow {
+        /// Its key in the store, or what else it is.
+        pub artifact: String,
+        /// Its kind.
+        pub kind: String,
+        /// What the manifest says.
+        pub expected: String,
+        /// What was found.
+        pub found: String,
+        /// `match`, `mismatch`, `missing` or `unreadable`.
+        pub verdict: String,
+    }
+}
+
+report! {
+    /// A table that was dropped.
+    pub struct DropReport {
+        /// The table.
+        pub table: String,
+        /// `dropped`.
+        pub outcome: String,
+    }
+}
+
+report! {
+    /// An embedding table of the store.
+    pub struct TableRow {
+        /// Its name.
+        pub table: String,
+        /// Its source.
+        pub source: String,
+        /// Its model.
+        pub model: String,
+        /// Width of its vectors.
+        pub dimensions: u64,
+        /// Its current version.
+        pub version: u64,
+        /// Live rows.
+        pub live_rows: u64,
+        /// When it was generated.
+        pub created_at: Micros,
+    }
+}
+
+report! {
+    /// A commit.
+    pub struct CommitRow {
+        /// Its catalog version.
+        pub version: u64,
+        /// Its id.
+        pub commit_id: String,
+        /// Ids of its parents, comma-separated.
+        pub parent_ids: String,
+        /// The dataset's name at the time; empty for a commit of the whole store.
+        pub dataset: String,
+        /// The branch.
+        pub branch: String,
+        /// What it did.
+        pub kind: String,
+        /// Who asked for it.
+        pub actor: Option<String>,
+        /// When.
+        pub created_at: Micros,
+        /// Its transaction.
+        pub txn: String,
+    }
+}
+
+report! {
+    /// What became of a transaction.
+    pub struct CommitStatus {
+        /// The transaction.
+        pub txn: String,
+        /// `committed`, `not_committed` or `unknown`.
+        pub status: String,
+        /// Its catalog version, if it was committed.
+        pub version: Option<u64>,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_follow_the_fields() {
+        let row = VersionRow {
+            version: 3,
+            parent_version: None,
+            kind: "refresh".to_owned(),
+            identity: Some("ab".to_owned()),
+            live_rows: u64::MAX,
+            masked_rows: 0,
+            fragments: 1,
+            segments: 1,
+            created_at: Micros(5),
+            current: true,
+        };
+        let batch = VersionRow::batch(&[row.clone(), row]).unwrap();
+        assert_eq!((batch.num_rows(), batch.num_columns()), (2, 10));
+        assert_eq!(batch.schema(), VersionRow::schema());
+        assert!(batch.column(1).is_null(0));
+        assert_eq!(VersionRow::batch(&[]).unwrap().num_rows(), 0);
+    }
+}

@@ -1,0 +1,13 @@
+//! Scalar functions.
+
+mod content_hash;
+mod not_yet;
+
+use datafusion::logical_expr::ScalarUDF;
+
+/// All scalar functions of the plugin.
+pub(crate) fn all() -> Vec<ScalarUDF> {
+    let mut all = vec![ScalarUDF::new_from_impl(content_hash::ContentHash::new())];
+    all.extend(not_yet::all());
+    all
+}

@@ -1,0 +1,154 @@
+//! Table functions of `docs/sql.md` that are not built yet, with the arguments that they will have.
+
+use std::sync::Arc;
+
+use stratagraph_providers::{ArgSpec, ArgType, TableFunction};
+
+use crate::function::NotYet;
+
+/// Name and arguments, in their positional order.
+const FUNCTIONS: &[(&str, &[&str])] = &[
+    (
+        "import_embeddings",
+        &["name", "source", "row_id", "vector", "model"],
+    ),
+    (
+        "compact_embeddings",
+        &["table", "mode", "max_bytes", "min_masked"],
+    ),
+    ("expire_versions", &["table", "before", "include_base"]),
+    ("recompute", &["table", "cascade", "name"]),
+    ("restore_version", &["table", "version"]),
+    ("staleness", &["table"]),
+    ("segments", &["table"]),
+    ("changes", &["table", "from_version", "to_version"]),
+    ("neighbor_graph", &["table", "k", "min_similarity", "name"]),
+    ("build_index", &["table", "column", "kind", "metric"]),
+    ("rename_embeddings", &["table", "name"]),
+    ("create_pin", &["table", "name", "ttl"]),
+    ("drop_pin", &["name"]),
+    ("pins", &[]),
+    ("collect_garbage", &["dry_run"]),
+    ("embedding_models", &[]),
+    (
+        "vector_search",
+        &["table", "column", "query", "k", "filter", "exact"],
+    ),
+    (
+        "text_search",
+        &["table", "column", "query", "k", "mode", "filter"],
+    ),
+    (
+        "hybrid_search",
+        &[
+            "table",
+            "vector_column",
+            "text_column",
+            "query",
+            "k",
+            "filter",
+            "rrf_k",
+            "weights",
+        ],
+    ),
+    ("graph_create", &["graph", "schema"]),
+    ("graphs", &[]),
+    ("graph_schema", &["graph"]),
+    ("graph_drop", &["graph"]),
+    (
+        "graph_load",
+        &[
+            "graph",
+            "source",
+            "mode",
+            "branch",
+            "base",
+            "grammar",
+            "embed",
+            "types",
+            "on_error",
+            "dry_run",
+            "actor",
+            "request_id",
+        ],
+    ),
+    (
+        "graph_load_table",
+        &["graph", "type", "source", "mode", "branch", "embed"],
+    ),
+    (
+        "graph_query",
+        &["graph", "query", "params", "branch", "snapshot", "name"],
+    ),
+    (
+        "graph_mutate",
+        &[
+            "graph",
+            "query",
+            "params",
+            "branch",
+            "if_commit",
+            "embed",
+            "mixed",
+            "actor",
+            "name",
+            "request_id",
+        ],
+    ),
+    (
+        "graph_reach",
+        &[
+            "graph",
+            "edge",
+            "seeds",
+            "min_hops",
+            "max_hops",
+            "direction",
+            "branch",
+            "snapshot",
+        ],
+    ),
+    ("graph_branch_create", &["graph", "branch", "from"]),
+    ("graph_branch_delete", &["graph", "branch"]),
+    (
+        "graph_branch_merge",
+        &["graph", "source", "into", "delete_source", "dry_run"],
+    ),
+    ("graph_branches", &["graph"]),
+    ("graph_expire", &["graph", "before", "branch"]),
+    ("graph_changes", &["graph", "from", "to", "branch"]),
+    (
+        "graph_apply_schema",
+        &["graph", "schema", "branch", "allow_data_loss"],
+    ),
+    ("graph_indexes", &["graph"]),
+    ("graph_optimize", &["graph", "branch"]),
+    ("graph_table", &["graph", "pattern", "branch", "snapshot"]),
+    ("blob_stat", &["graph", "type", "id", "property"]),
+];
+
+pub(crate) fn functions() -> impl Iterator<Item = Arc<dyn TableFunction>> {
+    FUNCTIONS.iter().map(|(name, args)| {
+        // No argument is required: what is missing would hide why the call fails.
+        let args = args.iter().map(|arg| ArgSpec::optional(arg, type_of(arg)));
+        NotYet::new(name, args.collect())
+    })
+}
+
+fn type_of(arg: &str) -> ArgType {
+    match arg {
+        "k" | "version" | "before" | "max_bytes" | "rrf_k" | "min_hops" | "max_hops"
+        | "from_version" | "to_version" => ArgType::Int,
+        "min_masked" | "min_similarity" => ArgType::Float,
+        "exact" | "include_base" | "dry_run" | "delete_source" | "allow_data_loss" | "mixed" => {
+            ArgType::Bool
+        }
+        "snapshot" | "from" | "to" => ArgType::Snapshot,
+        "types" | "seeds" => ArgType::Names,
+        "query" => ArgType::Query,
+        "params" => ArgType::Params,
+        "source" => ArgType::Relation,
+        "weights" => ArgType::Vector,
+        _ => ArgType::Name,
+    }
+}

@@ -1,0 +1,16 @@
+//! The SQL surface from outside: every verb through SQL and through Rust.
+
+mod duplicates;
+mod generate;
+mod install;
+mod models;
+mod processes;
+mod race;
+mod reads;
+mod refresh;
+mod refusals;
+mod rejects;
+mod runs;
+mod search;
+mod spill;
+mod world;
