@@ -7,7 +7,9 @@
 )]
 
 mod catalog;
+mod corruption;
 mod embed;
+mod golden;
 mod kill;
 mod protocol_model;
 mod publish;
