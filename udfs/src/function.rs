@@ -71,7 +71,11 @@ impl TableFunction for ReportFunction {
         Ok(Arc::clone(&self.schema))
     }
 
-    async fn run(self: Arc<Self>, args: BoundArgs, context: RunContext) -> Result<Vec<RecordBatch>> {
+    async fn run(
+        self: Arc<Self>,
+        args: BoundArgs,
+        context: RunContext,
+    ) -> Result<Vec<RecordBatch>> {
         let run = Run::of_statement(Arc::clone(&self.engine), &context);
         (self.body)(Call { run, args }).await
     }

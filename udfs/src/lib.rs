@@ -22,11 +22,11 @@ mod source;
 mod verbs;
 
 pub use ::stratagraph::publish::{Deletes, Requester};
+pub use handle::Stratagraph;
 pub use install::{Options, install};
 pub use report::{
     CommitRow, CommitStatus, DropReport, GenerateReport, Micros, RefreshPlan, RefreshReport,
     RejectedRow, Report, TableRow, VerifyRow, VersionRow,
 };
-pub use handle::Stratagraph;
 pub use stratagraph_providers::find_error;
 pub use verbs::{CommitFilter, GenerateEmbeddings, RefreshOptions, Search, SearchHit, Wanted};

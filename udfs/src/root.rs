@@ -36,7 +36,8 @@ pub(crate) fn open(root: &str, runtime: &RuntimeEnv) -> Result<Store> {
     match scheme.to_ascii_lowercase().as_str() {
         "file" => {
             let path = url.to_file_path();
-            let path = path.map_err(|()| unsupported(root, "a file URL names a local directory"))?;
+            let path =
+                path.map_err(|()| unsupported(root, "a file URL names a local directory"))?;
             local(&display, &path)
         }
         "memory" => {

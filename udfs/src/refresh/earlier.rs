@@ -123,7 +123,9 @@ impl Cursor {
         let path = fragment.file.object.key.clone();
         let file = FragmentFile::new(Arc::clone(store), Arc::new(fragment.file.clone()));
         let wrong = |e: ParquetError| read_error(&path, e);
-        let builder = ParquetRecordBatchStreamBuilder::new(file).await.map_err(wrong)?;
+        let builder = ParquetRecordBatchStreamBuilder::new(file)
+            .await
+            .map_err(wrong)?;
         // Fragments of embedding tables start with the system columns, in the order of their ids.
         let wanted = [id::ROW_ID, id::VECTOR, id::CONTENT_HASH].map(|id| id as usize - 1);
         let columns = ProjectionMask::roots(builder.parquet_schema(), wanted);

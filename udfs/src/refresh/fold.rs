@@ -8,7 +8,11 @@ use super::infer::Refusal;
 
 /// The fold of all source rows less those that were refused for a passing reason: the next refresh
 /// must find them missing, and not take an unchanged source for nothing to do.
-pub(crate) fn without_passing(all: &SourceFolder, refusals: &[Refusal], unique: bool) -> SourceFold {
+pub(crate) fn without_passing(
+    all: &SourceFolder,
+    refusals: &[Refusal],
+    unique: bool,
+) -> SourceFold {
     let mut passing = SourceFolder::default();
     for refusal in refusals.iter().filter(|r| !r.reason.is_lasting()) {
         passing.add(&refusal.key, &refusal.hash);
@@ -25,7 +29,10 @@ pub(crate) fn without_passing(all: &SourceFolder, refusals: &[Refusal], unique: 
 fn subtract(from: &Digest, what: &Digest) -> Digest {
     let mut out = [0u8; 32];
     let mut borrow = false;
-    for (place, (a, b)) in out.iter_mut().zip(from.as_bytes().iter().zip(what.as_bytes())) {
+    for (place, (a, b)) in out
+        .iter_mut()
+        .zip(from.as_bytes().iter().zip(what.as_bytes()))
+    {
         let (difference, under) = a.overflowing_sub(*b);
         let (difference, under_borrow) = difference.overflowing_sub(u8::from(borrow));
         (*place, borrow) = (difference, under || under_borrow);
@@ -40,8 +47,9 @@ mod tests {
 
     #[test]
     fn rows_that_failed_in_passing_leave_the_fold() {
-        let rows: Vec<(String, [u8; 32])> =
-            (0..50u8).map(|i| (format!("k{i}"), [i.wrapping_mul(37); 32])).collect();
+        let rows: Vec<(String, [u8; 32])> = (0..50u8)
+            .map(|i| (format!("k{i}"), [i.wrapping_mul(37); 32]))
+            .collect();
         let fold = |keep: &dyn Fn(usize) -> bool| {
             let mut folder = SourceFolder::default();
             for (i, (key, hash)) in rows.iter().enumerate().filter(|(i, _)| keep(*i)) {

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, FixedSizeBinaryArray, RecordBatch, StringArray,
-};
+use arrow::array::{Array, ArrayRef, AsArray, FixedSizeBinaryArray, RecordBatch, StringArray};
 use arrow::compute::{filter, is_not_null};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::runtime::SpawnedTask;
@@ -23,6 +21,7 @@ use stratagraph::{Error, Result};
 use stratagraph_providers::from_datafusion;
 
 use super::earlier::{EarlierReader, Hash, Known};
+use super::scan::pieces;
 use crate::host::Host;
 
 /// Vector components that one batch of the pipeline holds.
@@ -31,6 +30,8 @@ const CHUNK_COMPONENTS: usize = 2 * 1024 * 1024;
 const CHUNK_ROWS: usize = 4_096;
 /// Rows below which a batch is not made smaller to fit into memory.
 const LEAST_ROWS: usize = 16;
+/// Share of a bounded pool that the batches in flight hold together.
+const POOL_SHARE: usize = 16;
 /// Batches in flight of a model that computes elsewhere.
 const REMOTE_BATCHES: usize = 4;
 /// Batches in flight of a model that computes here, at most.
@@ -122,13 +123,20 @@ impl Pipeline {
         let dimensions = self.model.dimensions().max(1);
         let most = self.model.limits().rows.min(CHUNK_ROWS);
         let mut rows = most.min(CHUNK_COMPONENTS / dimensions).max(1);
+        let share = self
+            .host
+            .memory_limit()
+            .map_or(usize::MAX, |limit| limit / POOL_SHARE);
         loop {
             let bytes = (flights + 1) * rows * dimensions * size_of::<f32>() * 2;
+            let small = rows <= LEAST_ROWS;
             match memory.try_grow(bytes) {
-                Ok(()) => return Ok(rows),
-                Err(_) if rows > LEAST_ROWS => rows = (rows / 2).max(1),
-                Err(error) => return Err(from_datafusion(error)),
+                Ok(()) if bytes <= share || small => return Ok(rows),
+                Err(error) if small => return Err(from_datafusion(error)),
+                Ok(()) => memory.shrink(bytes),
+                Err(_) => {}
             }
+            rows = (rows / 2).max(1);
         }
     }
 }
@@ -140,7 +148,7 @@ fn chunks(
     earlier: EarlierReader,
 ) -> BoxStream<'static, Result<Chunk>> {
     let small = rows
-        .map_ok(move |batch| futures::stream::iter(cut(&batch, chunk_rows).map(Ok::<_, Error>)))
+        .map_ok(move |batch| futures::stream::iter(pieces(&batch, chunk_rows).map(Ok::<_, Error>)))
         .try_flatten()
         .boxed();
     let state = (small, earlier);
@@ -166,13 +174,6 @@ fn answers(
         .boxed()
 }
 
-fn cut(batch: &RecordBatch, rows: usize) -> impl Iterator<Item = RecordBatch> + Send + use<> {
-    let batch = batch.clone();
-    (0..batch.num_rows())
-        .step_by(rows)
-        .map(move |start| batch.slice(start, rows.min(batch.num_rows() - start)))
-}
-
 async fn look_up(batch: &RecordBatch, earlier: &mut EarlierReader) -> Result<Chunk> {
     let chunk = Chunk {
         keys: batch.column(0).as_string::<i32>().clone(),
@@ -185,7 +186,9 @@ async fn look_up(batch: &RecordBatch, earlier: &mut EarlierReader) -> Result<Chu
     }
     let mut known = Vec::new();
     for row in 0..chunk.keys.len() {
-        let found = earlier.find(chunk.keys.value(row), chunk.hashes.value(row)).await?;
+        let found = earlier
+            .find(chunk.keys.value(row), chunk.hashes.value(row))
+            .await?;
         known.extend(found.map(|k| (row, k)));
     }
     Ok(Chunk { known, ..chunk })
@@ -203,7 +206,9 @@ async fn embed(model: Arc<dyn Embedder>, chunk: Chunk) -> Result<Answer> {
     let rows = texts.len();
     let missing: Vec<usize> = {
         let mut known = known.iter().map(|(row, _)| *row).peekable();
-        (0..rows).filter(|row| known.next_if_eq(row).is_none()).collect()
+        (0..rows)
+            .filter(|row| known.next_if_eq(row).is_none())
+            .collect()
     };
     let inferred = missing.len() as u64;
     let fresh = if missing.is_empty() {
@@ -265,7 +270,11 @@ fn weave(
                     Some((_, reason)) => out.reject(*reason),
                     None => {
                         let vector = fresh.vectors.value(slot);
-                        out.push(vector.as_primitive::<arrow::datatypes::Float32Type>().values())?;
+                        out.push(
+                            vector
+                                .as_primitive::<arrow::datatypes::Float32Type>()
+                                .values(),
+                        )?;
                     }
                 }
             }

@@ -7,9 +7,9 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDFImpl, Signature, Volatility,
 };
+use std::sync::Arc;
 use stratagraph::embed::{self, CONTENT_HASH_BYTES};
 use stratagraph_providers::ResultExt;
-use std::sync::Arc;
 
 /// SHA-256 over the columns of a row, each with its kind and length; 32 bytes.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -40,12 +40,23 @@ impl ScalarUDFImpl for ContentHash {
 
     /// NULL columns have a hash too.
     fn return_field_from_args(&self, args: ReturnFieldArgs) -> Result<FieldRef> {
-        let types: Vec<DataType> = args.arg_fields.iter().map(|f| f.data_type().clone()).collect();
-        Ok(Arc::new(Field::new(self.name(), self.return_type(&types)?, false)))
+        let types: Vec<DataType> = args
+            .arg_fields
+            .iter()
+            .map(|f| f.data_type().clone())
+            .collect();
+        Ok(Arc::new(Field::new(
+            self.name(),
+            self.return_type(&types)?,
+            false,
+        )))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let constant = args.args.iter().all(|a| matches!(a, ColumnarValue::Scalar(_)));
+        let constant = args
+            .args
+            .iter()
+            .all(|a| matches!(a, ColumnarValue::Scalar(_)));
         let rows = if constant { 1 } else { args.number_rows };
         let columns = args
             .args
@@ -54,7 +65,9 @@ impl ScalarUDFImpl for ContentHash {
             .collect::<Result<Vec<ArrayRef>>>()?;
         let hashes = embed::content_hash(&columns).df()?;
         if constant && hashes.len() == 1 {
-            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(&hashes, 0)?));
+            return Ok(ColumnarValue::Scalar(ScalarValue::try_from_array(
+                &hashes, 0,
+            )?));
         }
         Ok(ColumnarValue::Array(Arc::new(hashes)))
     }

@@ -50,13 +50,15 @@ pub(crate) async fn commits(run: &Run, filter: &CommitFilter) -> Result<Vec<Comm
             continue;
         }
         for (branch, entry) in &dataset.branches {
-            branch_commits(run, &name, branch, entry, &mut rows).await?;
+            // The log below still knows the newest commits of a branch that cannot be read.
+            if let Err(error) = branch_commits(run, &name, branch, entry, &mut rows).await {
+                tracing::warn!(dataset = %name, %branch, %error, "a history cannot be read");
+            }
         }
     }
     log_commits(run, &head, &mut rows).await?;
-    let wanted = |row: &CommitRow| {
-        filter.wants_dataset(&row.dataset) && filter.wants_branch(&row.branch)
-    };
+    let wanted =
+        |row: &CommitRow| filter.wants_dataset(&row.dataset) && filter.wants_branch(&row.branch);
     let newest_first = rows.into_values().rev();
     Ok(newest_first.filter(wanted).collect())
 }
@@ -98,7 +100,11 @@ async fn log_commits(run: &Run, head: &Head, rows: &mut BTreeMap<u64, CommitRow>
                 return Ok::<_, stratagraph::Error>(None);
             };
             let (body, _) = SlotBody::decode(version, &slot.bytes)?;
-            Ok(body.commits.into_iter().next().map(|record| log_row(version, record)))
+            Ok(body
+                .commits
+                .into_iter()
+                .next()
+                .map(|record| log_row(version, record)))
         })
         .buffer_unordered(CONCURRENT)
         .try_collect()

@@ -26,7 +26,10 @@ fn columns(table: &TableSnapshot) -> Result<Schema> {
         Error::corrupt("table manifest", name, "a schema", "none")
     };
     let schema = table.table.current_schema().ok_or_else(missing)?;
-    let usable = schema.columns.iter().filter(|c| c.id == id::ROW_ID || c.id >= id::FIRST_USER);
+    let usable = schema
+        .columns
+        .iter()
+        .filter(|c| c.id == id::ROW_ID || c.id >= id::FIRST_USER);
     let field = |column| {
         let field = stratagraph::table::schema::arrow_field(column)?;
         let data_type = match field.data_type() {
@@ -60,10 +63,17 @@ pub(crate) fn parse(host: &Host, table: &TableSnapshot, text: &str) -> Result<Ex
         ))
     });
     if foreign.map_err(from_datafusion)? {
-        return Err(invalid("subqueries, aggregates, windows and parameters are not allowed"));
+        return Err(invalid(
+            "subqueries, aggregates, windows and parameters are not allowed",
+        ));
     }
-    match expr.get_type(&schema).map_err(|e| invalid(e.strip_backtrace()))? {
+    match expr
+        .get_type(&schema)
+        .map_err(|e| invalid(e.strip_backtrace()))?
+    {
         DataType::Boolean | DataType::Null => Ok(expr),
-        other => Err(invalid(format!("expected a predicate, not a value of type {other}"))),
+        other => Err(invalid(format!(
+            "expected a predicate, not a value of type {other}"
+        ))),
     }
 }

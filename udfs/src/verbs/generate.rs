@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, RecordBatch};
-use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use stratagraph::catalog::resolve;
 use stratagraph::embed::Embedder;
@@ -15,9 +14,7 @@ use stratagraph::store::Stager;
 use stratagraph::table::ledger::{LedgerChange, Reject};
 use stratagraph::table::schema::embedding_schema;
 use stratagraph::{Error, Result};
-use stratagraph_providers::{
-    ArgSpec, ArgType, ArgValue, FunctionSpec, TableFunction, from_datafusion,
-};
+use stratagraph_providers::{ArgSpec, ArgType, ArgValue, FunctionSpec, TableFunction};
 use tracing::Instrument;
 
 use crate::engine::{Engine, Run, model_ref};
@@ -111,8 +108,13 @@ fn check_supported(request: &GenerateEmbeddings, model: &dyn Embedder) -> Result
     match request.dimensions {
         None => Ok(()),
         Some(wanted) if wanted == width => Ok(()),
-        Some(wanted) if (1..width).contains(&wanted) => Err(not_yet("dimensions below the model's")),
-        Some(_) => Err(invalid("dimensions", format!("expected 1 to {width}, the model's width"))),
+        Some(wanted) if (1..width).contains(&wanted) => {
+            Err(not_yet("dimensions below the model's"))
+        }
+        Some(_) => Err(invalid(
+            "dimensions",
+            format!("expected 1 to {width}, the model's width"),
+        )),
     }
 }
 
@@ -157,13 +159,20 @@ fn check_columns(request: &GenerateEmbeddings, source: &Source) -> Result<()> {
     }
     let unknown = |argument, column: &str| {
         let known = source.columns();
-        invalid(argument, format!("the source has no column {column:?}; it has {known}"))
+        invalid(
+            argument,
+            format!("the source has no column {column:?}; it has {known}"),
+        )
     };
     for column in &request.columns {
-        source.field(column).ok_or_else(|| unknown("columns", column))?;
+        source
+            .field(column)
+            .ok_or_else(|| unknown("columns", column))?;
     }
     let key = &request.key_column;
-    let field = source.field(key).ok_or_else(|| unknown("key_column", key))?;
+    let field = source
+        .field(key)
+        .ok_or_else(|| unknown("key_column", key))?;
     if !can_be_key(field.data_type()) {
         let reason = format!(
             "column {key:?} has type {}; a key is text, a number, a date or a time",
@@ -195,7 +204,7 @@ async fn generate_in_span(run: &Run, request: GenerateEmbeddings) -> Result<Gene
         requester: request.requester,
     };
     let published = create(run.catalog(), stage, new, made.delta).await?;
-    run.learn().await;
+    run.learn(&plan.name).await;
     Ok(report(&plan, &published, dropped))
 }
 
@@ -241,9 +250,13 @@ async fn embed(run: &Run, plan: &Plan, scanned: &Scanned, stage: &mut Stager) ->
         model_id: plan.definition.model.spec.clone(),
     };
     let repeats = Repeats::default();
-    let rows = sorted(run, scanned, repeats.clone()).await?;
+    let noted = repeats.clone();
+    let rows = diff::sorted(&run.host, &scanned.rows).await?;
+    let rows = rows.inspect_ok(move |batch| noted.note(batch)).boxed();
     let nothing = Earlier::new(&run.host, store).reader().await?;
-    let inferred = pipeline.run(rows, scanned.rows.rows(), nothing, stage).await?;
+    let inferred = pipeline
+        .run(rows, scanned.rows.rows(), nothing, stage)
+        .await?;
     let repeated = repeats.take();
     let unique = repeated.is_empty();
     let dropped = inferred.refusals.len() as u64;
@@ -252,7 +265,11 @@ async fn embed(run: &Run, plan: &Plan, scanned: &Scanned, stage: &mut Stager) ->
     let counts = [("added", rows), ("dropped_rows", dropped)].map(|(k, n)| (k.to_owned(), int(n)));
     let delta = StagedDelta {
         ledger: ledger(&inferred, &repeated),
-        fold: Some(fold::without_passing(&scanned.folder, &inferred.refusals, unique)),
+        fold: Some(fold::without_passing(
+            &scanned.folder,
+            &inferred.refusals,
+            unique,
+        )),
         fragment: inferred.fragment,
         counts: counts.into(),
         ..StagedDelta::default()
@@ -272,7 +289,10 @@ struct RepeatState {
 
 impl Repeats {
     fn note(&self, batch: &RecordBatch) {
-        let mut state = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut state = self
+            .0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         let keys = batch.column(0).as_string::<i32>();
         let state = &mut *state;
         for row in 0..keys.len() {
@@ -292,20 +312,12 @@ impl Repeats {
 
     /// Keys with the number of their rows.
     fn take(&self) -> BTreeMap<String, u64> {
-        let mut state = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut state = self
+            .0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
         std::mem::take(&mut state.repeated)
     }
-}
-
-async fn sorted(
-    run: &Run,
-    scanned: &Scanned,
-    repeats: Repeats,
-) -> Result<BoxStream<'static, Result<RecordBatch>>> {
-    let frame = diff::sorted(&run.host, &scanned.rows).await?;
-    let rows = frame.execute_stream().await.map_err(from_datafusion)?;
-    let noted = rows.map_err(from_datafusion).inspect_ok(move |batch| repeats.note(batch));
-    Ok(noted.boxed())
 }
 
 /// What is refused for good, a key once. A key that also has a live row is no reject: it is in the

@@ -27,8 +27,8 @@ use stratagraph_providers::{
 use tracing::Instrument;
 
 use super::filter;
-use super::vectors::table_and_version;
-use crate::engine::{Engine, Run};
+use super::vectors::{row_bytes, table_and_version};
+use crate::engine::{Engine, Run, has_unique_keys};
 use crate::function::ReportFunction;
 use crate::host::Joins;
 use crate::kernel::{Best, Hit, Query};
@@ -109,7 +109,9 @@ impl Report for SearchHit {
     fn batch(rows: &[Self]) -> Result<RecordBatch> {
         let keys = StringArray::from_iter_values(rows.iter().map(|r| &r._row_id));
         let similarities = rows.iter().map(|r| r.similarity);
-        let ranks = rows.iter().map(|r| i64::try_from(r.rank).unwrap_or(i64::MAX));
+        let ranks = rows
+            .iter()
+            .map(|r| i64::try_from(r.rank).unwrap_or(i64::MAX));
         let columns: Vec<ArrayRef> = vec![
             Arc::new(keys),
             Arc::new(Float32Array::from_iter_values(similarities)),
@@ -170,9 +172,9 @@ impl Rows<'_> {
         let metadata = Arc::clone(&self.run.engine.metadata);
         let pin = Some(Arc::clone(self.run.pin()));
         let rows = VersionedTableProvider::of_snapshot(metadata, Arc::clone(self.table), pin)?;
-        let context = self.run.host.private(Joins::Hash);
-        let (mut state, unique) = (context.state(), self.has_unique_keys());
-        if !unique {
+        let context = self.run.host.private(Joins::Hash, row_bytes(self.table));
+        let mut state = context.state();
+        if !has_unique_keys(self.table) {
             // The last row of a key counts, and rows have an order in one partition only.
             let options = state.config_mut().options_mut();
             options.execution.target_partitions = 1;
@@ -180,11 +182,6 @@ impl Rows<'_> {
         }
         let context = datafusion::prelude::SessionContext::new_with_state(state);
         context.read_table(Arc::new(rows)).map_err(from_datafusion)
-    }
-
-    /// Keys of a version that came out of a refresh are unique; a first version may repeat them.
-    fn has_unique_keys(&self) -> bool {
-        self.table.table.fold.is_some_and(|fold| fold.unique)
     }
 
     async fn query(&self, wanted: &Wanted) -> Result<Query> {
@@ -198,9 +195,8 @@ impl Rows<'_> {
             Wanted::Text(text) => self.embed(text).await?,
             Wanted::Row(key) => self.vector_of(key).await?,
         };
-        Query::new(vector).ok_or_else(|| {
-            invalid("query", "expected finite components that are not all zero")
-        })
+        Query::new(vector)
+            .ok_or_else(|| invalid("query", "expected finite components that are not all zero"))
     }
 
     fn width(&self) -> Result<usize> {
@@ -225,7 +221,10 @@ impl Rows<'_> {
         let model = engine.model_of(&self.table.name, &definition)?;
         let answer = embed_checked(model.as_ref(), Role::Query, &[Some(text)]).await?;
         if let Some((_, reason)) = answer.errors.first() {
-            return Err(invalid("query", format!("the model refuses this text: {reason}")));
+            return Err(invalid(
+                "query",
+                format!("the model refuses this text: {reason}"),
+            ));
         }
         let vector = answer.vectors.value(0);
         Ok(vector.as_primitive::<Float32Type>().values().to_vec())
@@ -234,7 +233,9 @@ impl Rows<'_> {
     /// The vector of a key: of its last row, if it has several.
     async fn vector_of(&self, key: &str) -> Result<Vec<f32>> {
         let rows = self.frame()?.filter(col("_row_id").eq(lit(key)));
-        let rows = rows.and_then(|f| f.select_columns(&["vector"])).map_err(from_datafusion)?;
+        let rows = rows
+            .and_then(|f| f.select_columns(&["vector"]))
+            .map_err(from_datafusion)?;
         let batches = rows.collect().await.map_err(from_datafusion)?;
         let last = batches.iter().rev().find(|batch| batch.num_rows() > 0);
         let batch = last.ok_or_else(|| Error::NotFound {
@@ -252,9 +253,14 @@ impl Rows<'_> {
             let expr = filter::parse(&self.run.host, self.table, predicate)?;
             frame = frame.filter(expr).map_err(from_datafusion)?;
         }
-        let frame = frame.select_columns(&["_row_id", "vector"]).map_err(from_datafusion)?;
+        let frame = frame
+            .select_columns(&["_row_id", "vector"])
+            .map_err(from_datafusion)?;
         let task = Arc::new(frame.task_ctx());
-        let plan = frame.create_physical_plan().await.map_err(from_datafusion)?;
+        let plan = frame
+            .create_physical_plan()
+            .await
+            .map_err(from_datafusion)?;
         let partitions = execute_stream_partitioned(plan, task).map_err(from_datafusion)?;
         let tasks: Vec<_> = partitions
             .into_iter()
@@ -312,7 +318,12 @@ fn components<'a>(vectors: &'a FixedSizeListArray, query: &Query) -> Result<&'a 
     let found = child.and_then(|child| child.values().get(start..end));
     found.ok_or_else(|| {
         let found = format!("{} of {}", vectors.len(), vectors.data_type());
-        Error::corrupt("fragment", "vector", format!("vectors of {width} components"), found)
+        Error::corrupt(
+            "fragment",
+            "vector",
+            format!("vectors of {width} components"),
+            found,
+        )
     })
 }
 

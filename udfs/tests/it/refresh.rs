@@ -7,7 +7,11 @@ use crate::world::{World, docs, strings};
 const COUNTS: &str = "inferred_rows, added, changed, deleted, unchanged, dropped_rows, live_rows, masked_rows, outcome";
 
 async fn refreshed(world: &World, args: &str) -> Vec<String> {
-    world.row(&format!("SELECT {COUNTS} FROM refresh_embeddings('t'{args})")).await
+    world
+        .row(&format!(
+            "SELECT {COUNTS} FROM refresh_embeddings('t'{args})"
+        ))
+        .await
 }
 
 #[tokio::test]
@@ -25,10 +29,17 @@ async fn only_what_changed_is_embedded() {
         refreshed(&world, "").await,
         strings(&["1", "0", "1", "0", "199", "0", "200", "1", "published"])
     );
-    assert_eq!(world.model.texts(), [Some(format!("edited {}", rows[3].2.clone().unwrap()))]);
-    let live = world.row("SELECT count(*), count(DISTINCT _row_id) FROM sg.embeddings.t").await;
+    assert_eq!(
+        world.model.texts(),
+        [Some(format!("edited {}", rows[3].2.clone().unwrap()))]
+    );
+    let live = world
+        .row("SELECT count(*), count(DISTINCT _row_id) FROM sg.embeddings.t")
+        .await;
     assert_eq!(live, strings(&["200", "200"]));
-    let old = world.row("SELECT count(*) FROM sg.embeddings.\"t@0\"").await;
+    let old = world
+        .row("SELECT count(*) FROM sg.embeddings.\"t@0\"")
+        .await;
     assert_eq!(old, ["200"]);
 
     rows.drain(10..15);
@@ -67,14 +78,20 @@ async fn retained_rows_stay_until_a_tombstone_refresh() {
         refreshed(&world, ", 'retain'").await,
         strings(&["0", "0", "0", "0", "9", "0", "10", "1", "no_change"])
     );
-    let hit = world.row("SELECT _row_id FROM search_by_id('t', 'k0000', 1)").await;
+    let hit = world
+        .row("SELECT _row_id FROM search_by_id('t', 'k0000', 1)")
+        .await;
     assert_eq!(hit, ["k0000"], "a retained row is found");
     // The source is as it was, and yet there is something to do.
     assert_eq!(
         refreshed(&world, "").await,
         strings(&["0", "0", "0", "1", "9", "0", "9", "2", "published"])
     );
-    let report = world.sg.refresh_embeddings("t", RefreshOptions::retain()).await.unwrap();
+    let report = world
+        .sg
+        .refresh_embeddings("t", RefreshOptions::retain())
+        .await
+        .unwrap();
     assert_eq!((report.outcome.as_str(), report.version), ("no_change", 2));
     let plan = world.sg.refresh_plan("t", Deletes::Retain).await.unwrap();
     assert_eq!((plan.unchanged, plan.deleted), (9, 0));
@@ -82,7 +99,10 @@ async fn retained_rows_stay_until_a_tombstone_refresh() {
 
 #[tokio::test]
 async fn policies_have_different_identities() {
-    let (tombstone, retain) = (World::generated(&docs(5)).await, World::generated(&docs(5)).await);
+    let (tombstone, retain) = (
+        World::generated(&docs(5)).await,
+        World::generated(&docs(5)).await,
+    );
     let mut rows = docs(5);
     rows[0].1 = Some("edited".to_owned());
     let mut identities = Vec::new();
@@ -105,26 +125,35 @@ async fn an_edit_to_empty_removes_the_row() {
         refreshed(&world, "").await,
         strings(&["1", "0", "1", "0", "4", "1", "4", "1", "published"])
     );
-    let fragments = world.row("SELECT fragments FROM versions('t') LIMIT 1").await;
+    let fragments = world
+        .row("SELECT fragments FROM versions('t') LIMIT 1")
+        .await;
     assert_eq!(fragments, ["1"], "a mask-only version has no fragment");
     assert_eq!(
         refreshed(&world, "").await,
         strings(&["0", "0", "0", "0", "5", "0", "4", "1", "no_change"])
     );
-    let verified = world.sql("SELECT DISTINCT verdict FROM verify_materialization('t')").await;
+    let verified = world
+        .sql("SELECT DISTINCT verdict FROM verify_materialization('t')")
+        .await;
     assert_eq!(verified.concat(), ["match"]);
 }
 
 #[tokio::test]
 async fn another_session_sees_the_same_table() {
     let store = std::sync::Arc::new(object_store::memory::InMemory::new());
-    let (one, two) = (World::over(store.clone(), 1).await, World::over(store, 2).await);
+    let (one, two) = (
+        World::over(store.clone(), 1).await,
+        World::over(store, 2).await,
+    );
     let mut rows = docs(30);
     one.docs.set(&rows);
     one.generate("t").await;
     rows[4].1 = Some("edited".to_owned());
     two.docs.set(&rows);
-    let report = two.row("SELECT version, changed FROM refresh_embeddings('t')").await;
+    let report = two
+        .row("SELECT version, changed FROM refresh_embeddings('t')")
+        .await;
     assert_eq!(report, strings(&["1", "1"]));
     let read = |world: &World| {
         let ctx = world.ctx.clone();

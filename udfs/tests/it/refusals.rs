@@ -6,7 +6,7 @@ use stratagraph::embed::testing::CountingEmbedder;
 use stratagraph::embed::{HashEmbedder, ModelRegistry};
 use stratagraph_udfs::{Options, install};
 
-use crate::world::{Doc, World, doc, docs};
+use crate::world::{Doc, World, docs};
 
 const GENERATE: &str = "SELECT * FROM generate_embeddings";
 
@@ -22,22 +22,61 @@ async fn arguments_are_checked_before_the_source_is_read() {
         ("('docs', 'unknown', 'body', 'id')", "ModelNotFound"),
         ("('docs', 'hash:0', 'body', 'id')", "InvalidArgument"),
         ("('docs', 'candle:/etc', 'body', 'id')", "SourceNotAllowed"),
-        ("('docs', 'tei:http://localhost:1', 'body', 'id')", "SourceNotAllowed"),
-        ("('docs', 'counting', 'body', 'id', 'a b')", "InvalidIdentifier"),
-        ("('docs', 'counting', 'body', 'id', 'embeddings')", "InvalidIdentifier"),
-        ("('docs', 'counting', 'body', 'id', include => 'n')", "NotYetSupported"),
-        ("('docs', 'counting', 'body', 'id', metric => 'l2')", "NotYetSupported"),
-        ("('docs', 'counting', 'body', 'id', metric => 'odd')", "InvalidArgument"),
-        ("('docs', 'counting', 'body', 'id', dimensions => 8)", "NotYetSupported"),
-        ("('docs', 'counting', 'body', 'id', dimensions => 17)", "InvalidArgument"),
-        ("('docs', 'counting', 'body', 'id', dimensions => -1)", "InvalidArgument"),
+        (
+            "('docs', 'tei:http://localhost:1', 'body', 'id')",
+            "SourceNotAllowed",
+        ),
+        (
+            "('docs', 'counting', 'body', 'id', 'a b')",
+            "InvalidIdentifier",
+        ),
+        (
+            "('docs', 'counting', 'body', 'id', 'embeddings')",
+            "InvalidIdentifier",
+        ),
+        (
+            "('docs', 'counting', 'body', 'id', include => 'n')",
+            "NotYetSupported",
+        ),
+        (
+            "('docs', 'counting', 'body', 'id', metric => 'l2')",
+            "NotYetSupported",
+        ),
+        (
+            "('docs', 'counting', 'body', 'id', metric => 'odd')",
+            "InvalidArgument",
+        ),
+        (
+            "('docs', 'counting', 'body', 'id', dimensions => 8)",
+            "NotYetSupported",
+        ),
+        (
+            "('docs', 'counting', 'body', 'id', dimensions => 17)",
+            "InvalidArgument",
+        ),
+        (
+            "('docs', 'counting', 'body', 'id', dimensions => -1)",
+            "InvalidArgument",
+        ),
         ("('docs', 'counting', 'body')", "InvalidArgument"),
-        ("('docs', 'counting', 'body', 'id', unknown => 1)", "InvalidArgument"),
+        (
+            "('docs', 'counting', 'body', 'id', unknown => 1)",
+            "InvalidArgument",
+        ),
     ] {
-        assert_eq!(world.code(&format!("{GENERATE}{call}")).await, code, "{call}");
+        assert_eq!(
+            world.code(&format!("{GENERATE}{call}")).await,
+            code,
+            "{call}"
+        );
     }
     assert_eq!((world.model.calls(), world.docs.scans()), (0, 0));
-    assert!(world.sql("SELECT * FROM embedding_tables()").await.is_empty());
+    assert!(
+        world
+            .sql("SELECT * FROM embedding_tables()")
+            .await
+            .is_empty()
+    );
 }
 
 #[tokio::test]
@@ -77,18 +116,29 @@ async fn a_missing_or_another_source_is_typed() {
     let (code, text) = world.error(refresh).await;
     assert_eq!(code, "SourceNotFound");
     assert!(text.contains("datafusion.public.docs"), "{text}");
-    world.sql("CREATE TABLE docs AS SELECT 1 AS id, 'a' AS title, 'b' AS body").await;
+    world
+        .sql("CREATE TABLE docs AS SELECT 1 AS id, 'a' AS title, 'b' AS body")
+        .await;
     let (code, text) = world.error(refresh).await;
     assert_eq!(code, "SourceMismatch");
     assert!(text.contains("was utf8, is int64"), "{text}");
     world.sql("DROP TABLE docs").await;
-    world.sql("CREATE TABLE docs AS SELECT 'x' AS id, 'a' AS title").await;
-    assert_eq!(world.code("SELECT * FROM refresh_plan('t')").await, "SourceMismatch");
+    world
+        .sql("CREATE TABLE docs AS SELECT 'x' AS id, 'a' AS title")
+        .await;
+    assert_eq!(
+        world.code("SELECT * FROM refresh_plan('t')").await,
+        "SourceMismatch"
+    );
     assert_eq!(world.model.calls(), 0);
     // What the table does not use may come and go.
     world.sql("DROP TABLE docs").await;
-    world.sql("CREATE TABLE docs AS SELECT 'k0000' AS id, 'a' AS title, 'b' AS body, 2 AS more").await;
-    let row = world.row("SELECT changed, deleted FROM refresh_embeddings('t')").await;
+    world
+        .sql("CREATE TABLE docs AS SELECT 'k0000' AS id, 'a' AS title, 'b' AS body, 2 AS more")
+        .await;
+    let row = world
+        .row("SELECT changed, deleted FROM refresh_embeddings('t')")
+        .await;
     assert_eq!(row, ["1", "4"]);
 }
 
@@ -100,13 +150,16 @@ async fn another_model_under_the_name_is_drift() {
     world.generate("t").await;
 
     let ctx = datafusion::prelude::SessionContext::new();
-    ctx.register_table("docs", Arc::clone(&world.docs) as _).unwrap();
+    ctx.register_table("docs", Arc::clone(&world.docs) as _)
+        .unwrap();
     let other = Arc::new(CountingEmbedder::new(
         "counting",
         Arc::new(HashEmbedder::new(17).unwrap()),
     ));
     let models = ModelRegistry::default();
-    models.register("counting", Arc::clone(&other) as _).unwrap();
+    models
+        .register("counting", Arc::clone(&other) as _)
+        .unwrap();
     let options = Options::new("memory:///test")
         .with_object_store(store.clone(), Default::default(), true)
         .with_models(models);
@@ -115,20 +168,31 @@ async fn another_model_under_the_name_is_drift() {
     rows[0].1 = Some("edited".to_owned());
     world.docs.set(&rows);
     let scans = world.docs.scans();
-    let error = sg.refresh_embeddings("t", Default::default()).await.unwrap_err();
+    let error = sg
+        .refresh_embeddings("t", Default::default())
+        .await
+        .unwrap_err();
     assert_eq!(error.code(), "DefinitionDrift");
     let query = stratagraph_udfs::Search::new(stratagraph_udfs::Wanted::Text("a".into()), 1);
-    assert_eq!(sg.search("t", query).await.unwrap_err().code(), "DefinitionDrift");
+    assert_eq!(
+        sg.search("t", query).await.unwrap_err().code(),
+        "DefinitionDrift"
+    );
     assert_eq!((other.calls(), world.docs.scans()), (0, scans));
 
-    let nothing = Options::new("memory:///other").with_object_store(store, Default::default(), true);
+    let nothing =
+        Options::new("memory:///other").with_object_store(store, Default::default(), true);
     let ctx = datafusion::prelude::SessionContext::new();
     let sg = install(&ctx, nothing).await.unwrap();
-    let error = sg.refresh_embeddings("t", Default::default()).await.unwrap_err();
+    let error = sg
+        .refresh_embeddings("t", Default::default())
+        .await
+        .unwrap_err();
     assert_eq!(error.code(), "ModelNotFound");
 }
 
-#[tokio::test]
+// Planning waits for a table that it has not seen: it needs a second thread for that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unknown_names_and_switched_off_writes_are_typed() {
     let world = World::generated(&docs(3)).await;
     world.model.reset();
@@ -151,17 +215,26 @@ async fn unknown_names_and_switched_off_writes_are_typed() {
         ("graph_query('g', 'q')", "NotYetSupported"),
         ("staleness('t')", "NotYetSupported"),
     ] {
-        assert_eq!(world.code(&format!("SELECT * FROM {call}")).await, code, "{call}");
+        assert_eq!(
+            world.code(&format!("SELECT * FROM {call}")).await,
+            code,
+            "{call}"
+        );
     }
     assert_eq!(world.code("SELECT embed('a')").await, "NotYetSupported");
     world.sql("SET stratagraph.allow_writes = false").await;
     for call in ["refresh_embeddings('t')", "drop_embeddings('t')"] {
-        assert_eq!(world.code(&format!("SELECT * FROM {call}")).await, "WritesNotAllowed");
+        assert_eq!(
+            world.code(&format!("SELECT * FROM {call}")).await,
+            "WritesNotAllowed"
+        );
     }
-    let rust = world.sg.refresh_embeddings("t", Default::default()).await.unwrap_err();
+    let rust = world
+        .sg
+        .refresh_embeddings("t", Default::default())
+        .await
+        .unwrap_err();
     assert_eq!(rust.code(), "WritesNotAllowed");
     assert_eq!(world.sql("SELECT * FROM refresh_plan('t')").await.len(), 1);
     assert_eq!(world.model.calls(), 0);
-    let all = doc("a", "b", "c");
-    assert!(all.0.is_some());
 }

@@ -25,11 +25,20 @@ async fn an_unchanged_reject_is_unchanged() {
     let report = world.generate("t").await;
     assert_eq!(report[0][..4], strings(&["t", "0", "10", "2"]));
     let rejected = world.sql("SELECT * FROM rejected_rows('t')").await;
-    assert_eq!(rejected, [strings(&["empty", "empty"]), strings(&["space", "zero_norm"])]);
+    assert_eq!(
+        rejected,
+        [
+            strings(&["empty", "empty"]),
+            strings(&["space", "zero_norm"])
+        ]
+    );
     world.model.reset();
     for _ in 0..2 {
         let row = world.row(REPORT).await;
-        assert_eq!(row, strings(&["0", "0", "0", "0", "12", "0", "10", "2", "no_change"]));
+        assert_eq!(
+            row,
+            strings(&["0", "0", "0", "0", "12", "0", "10", "2", "no_change"])
+        );
     }
     let plan = world.row("SELECT * FROM refresh_plan('t')").await;
     assert_eq!(plan, strings(&["0", "0", "0", "12", "2"]));
@@ -38,7 +47,10 @@ async fn an_unchanged_reject_is_unchanged() {
     rows[0].1 = Some("edited".to_owned());
     world.docs.set(&rows);
     let row = world.row(REPORT).await;
-    assert_eq!(row, strings(&["1", "0", "1", "0", "11", "0", "10", "2", "published"]));
+    assert_eq!(
+        row,
+        strings(&["1", "0", "1", "0", "11", "0", "10", "2", "published"])
+    );
     assert_eq!(world.model.rows(), 1);
 }
 
@@ -51,17 +63,31 @@ async fn a_reject_that_is_edited_or_gone_leaves_the_ledger() {
     rows[10].1 = Some("text".to_owned());
     world.docs.set(&rows);
     let row = world.row(REPORT).await;
-    assert_eq!(row, strings(&["1", "1", "0", "0", "11", "0", "11", "1", "published"]));
+    assert_eq!(
+        row,
+        strings(&["1", "1", "0", "0", "11", "0", "11", "1", "published"])
+    );
     // A reject that leaves the source causes no version, and goes with the next one.
     rows.truncate(11);
     world.docs.set(&rows);
     let row = world.row(REPORT).await;
-    assert_eq!(row, strings(&["0", "0", "0", "0", "11", "0", "11", "1", "no_change"]));
+    assert_eq!(
+        row,
+        strings(&["0", "0", "0", "0", "11", "0", "11", "1", "no_change"])
+    );
     rows[0].1 = Some("edited".to_owned());
     world.docs.set(&rows);
     let row = world.row(REPORT).await;
-    assert_eq!(row, strings(&["1", "0", "1", "0", "10", "0", "11", "0", "published"]));
-    assert!(world.sql("SELECT * FROM rejected_rows('t')").await.is_empty());
+    assert_eq!(
+        row,
+        strings(&["1", "0", "1", "0", "10", "0", "11", "0", "published"])
+    );
+    assert!(
+        world
+            .sql("SELECT * FROM rejected_rows('t')")
+            .await
+            .is_empty()
+    );
 }
 
 #[tokio::test]
@@ -75,19 +101,32 @@ async fn a_passing_failure_is_tried_again() {
     let ctx = SessionContext::new();
     let store = Arc::new(InMemory::new());
     let world = World::with(ctx, store, 1, Arc::clone(&faulty) as _, counted).await;
-    let rows: Vec<Doc> = (0..5).map(|i| doc(&format!("k{i}"), &format!("k{i}"), "b")).collect();
+    let rows: Vec<Doc> = (0..5)
+        .map(|i| doc(&format!("k{i}"), &format!("k{i}"), "b"))
+        .collect();
     world.docs.set(&rows);
     let report = world.generate("t").await;
     assert_eq!(report[0][..4], strings(&["t", "0", "4", "1"]));
-    assert!(world.sql("SELECT * FROM rejected_rows('t')").await.is_empty());
+    assert!(
+        world
+            .sql("SELECT * FROM rejected_rows('t')")
+            .await
+            .is_empty()
+    );
     // It is added again, and fails again: a version without a fragment and without a change of rows.
     let row = world.row(REPORT).await;
     assert_eq!(row[..8], strings(&["1", "1", "0", "0", "4", "1", "4", "0"]));
     faulty.set(None);
     let row = world.row(REPORT).await;
-    assert_eq!(row, strings(&["1", "1", "0", "0", "4", "0", "5", "0", "published"]));
+    assert_eq!(
+        row,
+        strings(&["1", "1", "0", "0", "4", "0", "5", "0", "published"])
+    );
     let row = world.row(REPORT).await;
-    assert_eq!(row, strings(&["0", "0", "0", "0", "5", "0", "5", "0", "no_change"]));
+    assert_eq!(
+        row,
+        strings(&["0", "0", "0", "0", "5", "0", "5", "0", "no_change"])
+    );
 }
 
 #[tokio::test]

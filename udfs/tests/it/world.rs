@@ -32,7 +32,13 @@ pub fn doc(id: &str, title: &str, body: &str) -> Doc {
 pub fn docs(n: usize) -> Vec<Doc> {
     let word = |i: usize| ["red", "green", "blue", "amber", "violet"][i % 5];
     (0..n)
-        .map(|i| doc(&format!("k{i:04}"), &format!("title {i}"), &format!("{} body {i}", word(i))))
+        .map(|i| {
+            doc(
+                &format!("k{i:04}"),
+                &format!("title {i}"),
+                &format!("{} body {i}", word(i)),
+            )
+        })
         .collect()
 }
 
@@ -94,7 +100,13 @@ impl TableProvider for Docs {
         limit: Option<usize>,
     ) -> DfResult<Arc<dyn ExecutionPlan>> {
         self.scans.fetch_add(1, Ordering::SeqCst);
-        let partitions = self.rows.lock().unwrap().iter().map(|b| vec![b.clone()]).collect();
+        let partitions = self
+            .rows
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|b| vec![b.clone()])
+            .collect();
         let table = MemTable::try_new(docs_schema(), partitions)?;
         table.scan(state, projection, filters, limit).await
     }
