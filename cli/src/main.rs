@@ -2,6 +2,7 @@
 
 mod args;
 mod catalogs;
+mod guarded;
 mod log;
 mod program;
 mod progress;

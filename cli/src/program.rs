@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use crate::guarded::Guarded;
 use datafusion::common::config::Dialect;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::prelude::SessionContext;
@@ -93,7 +94,7 @@ impl Program {
             let lines = read_lines(open(&file)?);
             self.run_lines(lines).await?;
         }
-        exec::exec_from_repl(&self.ctx, &mut self.print)
+        exec::exec_from_repl(&Guarded(self.ctx.clone()), &mut self.print)
             .await
             .map_err(|error| DataFusionError::External(Box::new(error)))
     }
@@ -154,7 +155,8 @@ impl Program {
     }
 
     async fn execute(&self, sql: String) -> Result<()> {
-        let result = exec::exec_from_commands(&self.ctx, vec![sql], &self.print).await;
+        let result =
+            exec::exec_from_commands(&Guarded(self.ctx.clone()), vec![sql], &self.print).await;
         self.bar.clear();
         result
     }

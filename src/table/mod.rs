@@ -23,6 +23,7 @@ pub mod read;
 pub mod reservation;
 pub mod schema;
 mod stream;
+mod types;
 mod upload;
 pub mod verify;
 pub mod writer;

@@ -13,6 +13,7 @@ use parquet::arrow::ProjectionMask;
 use super::manifest::{Column, RidShift};
 use super::open::OpenFragment;
 use super::schema::arrow_field;
+use super::types::null_bytes;
 use crate::{Error, Result};
 
 /// Name of the column that holds the entry number, UInt64.
@@ -43,6 +44,8 @@ pub(crate) struct Projection {
     pub(crate) roots: Vec<usize>,
     /// The same for the Parquet reader.
     pub(crate) mask: ProjectionMask,
+    /// Bytes that a row takes in columns that the fragment lacks.
+    pub(crate) null_bytes: u64,
     outputs: Vec<Output>,
     positions: bool,
     schema: SchemaRef,
@@ -76,7 +79,12 @@ impl Projection {
                 }
             });
         }
+        let null_bytes = outputs.iter().map(|output| match output {
+            Output::Null(data_type) => null_bytes(data_type),
+            Output::Stored(..) => 0,
+        });
         Ok(Self {
+            null_bytes: null_bytes.fold(0, u64::saturating_add),
             mask: ProjectionMask::roots(open.meta.parquet_schema(), roots.iter().copied()),
             roots,
             outputs,

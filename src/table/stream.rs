@@ -89,7 +89,8 @@ fn plan(
 ) -> (VecDeque<Window>, u64) {
     let (mut windows, mut held) = (VecDeque::new(), 0);
     for (group, all) in fragment.groups.iter().enumerate() {
-        let row_bytes = fragment.row_bytes(group, &projection.roots).max(1);
+        let stored = fragment.row_bytes(group, &projection.roots);
+        let row_bytes = stored.saturating_add(projection.null_bytes).max(1);
         let most = window_rows(row_bytes);
         let (mut window, mut rows) = (Vec::new(), 0);
         // Ranges are sorted: those of earlier groups lie before the first that ends in this one.

@@ -52,13 +52,18 @@ impl Upload {
     }
 
     /// Takes the next bytes; waits while too many parts are on their way.
-    pub(crate) async fn push(&mut self, bytes: &[u8]) -> Result<()> {
+    pub(crate) async fn push(&mut self, mut bytes: &[u8]) -> Result<()> {
         self.sums.update(bytes);
-        self.buffer.extend_from_slice(bytes);
-        while self.buffer.len() > PART_BYTES {
-            let rest = self.buffer.split_off(PART_BYTES);
-            let part = std::mem::replace(&mut self.buffer, rest);
-            self.send(part).await?;
+        while !bytes.is_empty() {
+            // A full buffer waits for the next byte: the last part is never empty.
+            if self.buffer.len() == PART_BYTES {
+                let part = std::mem::take(&mut self.buffer);
+                self.send(part).await?;
+            }
+            let room = PART_BYTES - self.buffer.len();
+            let (now, later) = bytes.split_at(room.min(bytes.len()));
+            self.buffer.extend_from_slice(now);
+            bytes = later;
         }
         Ok(())
     }

@@ -7,7 +7,9 @@
 )]
 
 mod catalog;
+mod corruption;
 mod embed;
+mod golden;
 mod kill;
 mod protocol_model;
 mod publish;
@@ -15,6 +17,8 @@ mod s3_server;
 mod sim_store;
 mod support;
 mod sweep;
+mod table_faults;
+mod table_forged;
 mod table_mask;
 mod table_model;
 mod table_schema;

@@ -6,11 +6,10 @@ use object_store::ObjectStore;
 use object_store::memory::InMemory;
 use stratagraph::catalog::resolve;
 use stratagraph::publish::Deletes;
-use stratagraph::table::verify::{Verdict, verify};
 
 use crate::support::audit::{Told, audit, no_orphans, process};
 use crate::support::embedding::{
-    Source, compact, content, expected, generate, refresh, table_name,
+    Source, all_match, compact, content, expected, generate, refresh, table_name,
 };
 
 fn source() -> Source {
@@ -20,27 +19,6 @@ fn source() -> Source {
         ("c", ""),
         ("d", "green grass"),
     ])
-}
-
-async fn all_match(base: Arc<dyn ObjectStore>) {
-    let catalog = process(base, 77);
-    let head = catalog.look().await.unwrap();
-    let table = resolve::table(catalog.store(), &head, &table_name(), None)
-        .await
-        .unwrap();
-    let checks = verify(
-        catalog.store(),
-        catalog.env(),
-        &table.manifest,
-        &table.manifest_ref,
-    )
-    .await;
-    let bad: Vec<_> = checks
-        .iter()
-        .filter(|c| c.verdict != Verdict::Match)
-        .collect();
-    assert!(bad.is_empty(), "{bad:#?}");
-    assert_eq!(checks.last().unwrap().kind, "identity");
 }
 
 #[tokio::test]

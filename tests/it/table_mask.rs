@@ -136,6 +136,28 @@ fn deltas_are_deterministic_and_checked() {
     assert_eq!(late.unwrap_err().code(), "ResourceLimitExceeded");
 }
 
+/// Format 1 never changes: another digest here is another format.
+#[test]
+fn deltas_have_the_bytes_of_format_1() {
+    let mask = write_mask(&mut stage(), [("a", 1), ("b", 0), ("é", 7)])
+        .unwrap()
+        .unwrap();
+    assert_eq!(
+        mask.object.sha256.to_string(),
+        "e3041c23e78844cac4a7972cd3c02c6fb056243c525722940665441c9a5d7779"
+    );
+    let reject = Reject {
+        hash: [9; 32],
+        reason: "empty".to_owned(),
+    };
+    let changes = [("a", Some(reject)), ("b", None)].map(|(key, reject)| LedgerChange {
+        key: key.to_owned(),
+        reject,
+    });
+    let ledger = write_ledger(&mut stage(), &changes).unwrap().unwrap();
+    assert_eq!(ledger.object.sha256.to_string(), "GOLDEN_LEDGER");
+}
+
 #[test]
 fn the_mask_digest_follows_entry_order() {
     let mut stage = stage();

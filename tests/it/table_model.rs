@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use futures::TryStreamExt;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 use stratagraph::table::compact::compact;
@@ -298,6 +299,68 @@ fn tables_of_many_row_groups_agree_with_the_model() {
                 "an absent key reads little"
             );
         }
+    });
+}
+
+/// Keys that differ only behind the bytes that page bounds and key ranges keep.
+#[test]
+fn keys_with_long_common_prefixes_are_found() {
+    block_on(async {
+        for layout in [Layout::Embedding, Layout::Node, Layout::Edge] {
+            let mut builder = TableBuilder::new(layout);
+            let key = |n: u64| format!("{}{n:05}{}", "ü".repeat(31), "日".repeat((n % 3) as usize));
+            let rows: Vec<Row> = (0..9_000).map(|n| Row::new(&key(n * 2), n)).collect();
+            let entry = builder.add(0, true, &rows).await;
+            let killed = (0..9_000).filter(|p| p % 2 == 1);
+            builder.kill(entry, &killed.collect());
+            let table = builder.finish().await;
+            let mut wanted: Vec<String> = (0..18_000).step_by(7).map(key).collect();
+            wanted.push("ü".repeat(31));
+            wanted.push("ü".repeat(32));
+            wanted.sort();
+            let keys: Vec<&str> = wanted.iter().map(String::as_str).collect();
+            let found = builder.reader(&table).lookup(&keys).await.unwrap();
+            let found: Vec<(&str, u32)> = found.iter().map(|f| (keys[f.key], f.position)).collect();
+            let live = builder.live();
+            let expected = live
+                .iter()
+                .filter(|p| wanted.binary_search(&p.row.key).is_ok());
+            let mut expected: Vec<(&str, u32)> =
+                expected.map(|p| (p.row.key.as_str(), p.position)).collect();
+            expected.sort();
+            assert_eq!(found, expected, "{layout:?}");
+            assert!(found.len() > 600);
+        }
+    });
+}
+
+/// A fragment without a wide column is read in batches that its NULLs do not blow up.
+#[test]
+fn missing_wide_columns_keep_batches_small() {
+    block_on(async {
+        let mut builder = TableBuilder::new(Layout::Node);
+        let rows: Vec<Row> = (0..3_000)
+            .map(|n| Row::new(&format!("k{n:05}"), n))
+            .collect();
+        builder.add(0, true, &rows).await;
+        let mut table = builder.finish().await.as_ref().clone();
+        let mut schema = table.schemas[1].clone();
+        schema.id = 2;
+        schema.columns.push(stratagraph::table::manifest::Column {
+            id: 40,
+            name: "wide".to_owned(),
+            data_type: "fixed_size_list<float32,65536>".to_owned(),
+            nullable: true,
+        });
+        table.schemas.push(schema);
+        let reader = builder.reader(&Arc::new(table));
+        let mut rows = 0;
+        let mut stream = reader.scan(&ReadOptions::columns(&[40])).await.unwrap();
+        while let Some(batch) = stream.try_next().await.unwrap() {
+            assert!(batch.num_rows() <= 128);
+            rows += batch.num_rows();
+        }
+        assert_eq!(rows, 3_000);
     });
 }
 

@@ -20,7 +20,8 @@ use crate::handle::Stratagraph;
 use crate::{root, scalar, verbs};
 
 /// The catalog of the store in SQL.
-const CATALOG: &str = "sg";
+/// Name of the catalog that `install` registers.
+pub const CATALOG: &str = "sg";
 
 /// Where the store is, and what the host offers.
 #[derive(Debug, Clone)]

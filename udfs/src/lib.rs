@@ -23,10 +23,10 @@ mod verbs;
 
 pub use ::stratagraph::publish::{Deletes, Requester};
 pub use handle::Stratagraph;
-pub use install::{Options, install};
+pub use install::{CATALOG, Options, install};
 pub use report::{
     CommitRow, CommitStatus, DropReport, GenerateReport, Micros, RefreshPlan, RefreshReport,
     RejectedRow, Report, TableRow, VerifyRow, VersionRow,
 };
-pub use stratagraph_providers::find_error;
+pub use stratagraph_providers::{check_ddl, find_error};
 pub use verbs::{CommitFilter, GenerateEmbeddings, RefreshOptions, Search, SearchHit, Wanted};

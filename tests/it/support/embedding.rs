@@ -8,6 +8,7 @@ use arrow::array::{
 };
 use arrow::compute::concat;
 use futures::TryStreamExt;
+use object_store::ObjectStore;
 use stratagraph::catalog::Catalog;
 use stratagraph::catalog::resolve::{self, TableSnapshot};
 use stratagraph::embed::{Embedder, HashEmbedder, Role, embed_checked};
@@ -23,6 +24,7 @@ use stratagraph::table::ledger::{Ledger, LedgerChange, Reject};
 use stratagraph::table::manifest::Fragment;
 use stratagraph::table::read::{ReadOptions, TableReader};
 use stratagraph::table::schema::{arrow_schema, embedding_schema, id};
+use stratagraph::table::verify::{Verdict, verify};
 use stratagraph::table::writer::FragmentWriter;
 use stratagraph::{Result, digest::Digest};
 
@@ -390,4 +392,26 @@ pub async fn content(
 pub fn expected(rows: &Rows) -> BTreeMap<String, [u8; 32]> {
     let embeddable = rows.iter().filter(|(_, t)| !t.trim().is_empty());
     embeddable.map(|(k, t)| (k.clone(), hash(t))).collect()
+}
+
+/// Verification of the current version finds nothing wrong.
+pub async fn all_match(base: Arc<dyn ObjectStore>) {
+    let catalog = super::audit::process(base, 77);
+    let head = catalog.look().await.unwrap();
+    let table = resolve::table(catalog.store(), &head, &table_name(), None)
+        .await
+        .unwrap();
+    let checks = verify(
+        catalog.store(),
+        catalog.env(),
+        &table.manifest,
+        &table.manifest_ref,
+    )
+    .await;
+    let bad: Vec<_> = checks
+        .iter()
+        .filter(|c| c.verdict != Verdict::Match)
+        .collect();
+    assert!(bad.is_empty(), "{bad:#?}");
+    assert_eq!(checks.last().unwrap().kind, "identity");
 }

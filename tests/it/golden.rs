@@ -1,0 +1,120 @@
+//! A store that format 1 wrote, committed: every later build reads it, and this one writes the same.
+
+use std::path::{Path as FilePath, PathBuf};
+use std::sync::Arc;
+
+use futures::TryStreamExt;
+use object_store::memory::InMemory;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt};
+use stratagraph::catalog::Catalog;
+use stratagraph::publish::Deletes;
+
+use crate::support::audit::{Told, audit, process};
+use crate::support::embedding::{Source, all_match, compact, content, expected, generate, refresh};
+
+fn directory() -> PathBuf {
+    FilePath::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/golden/store-1")
+}
+
+/// What the committed store holds: changes of every kind, a partial compaction, a pin, an expiry.
+async fn write(catalog: &Arc<Catalog>) -> Source {
+    let source = Source::new(&[
+        ("a", "red apple"),
+        ("b", "blue sky"),
+        ("c", ""),
+        ("d", "green"),
+    ]);
+    generate(catalog, &source).await.1.unwrap();
+    source.set("b", "blue sea");
+    source.set("e", "über Größe 日本");
+    source.remove("d");
+    refresh(catalog, &source, Deletes::Tombstone)
+        .await
+        .1
+        .unwrap();
+    source.set("a", " ");
+    source.set("c", "a text");
+    refresh(catalog, &source, Deletes::Tombstone)
+        .await
+        .1
+        .unwrap();
+    compact(catalog, Some(vec![0, 1])).await.1.unwrap();
+    source.set("f", "after");
+    refresh(catalog, &source, Deletes::Retain).await.1.unwrap();
+    source
+}
+
+async fn objects(store: &Arc<dyn ObjectStore>) -> Vec<(String, bytes::Bytes)> {
+    let mut metas: Vec<_> = store.list(None).try_collect().await.unwrap();
+    metas.sort_by(|a, b| a.location.cmp(&b.location));
+    let mut objects = Vec::new();
+    for meta in metas {
+        let bytes = store
+            .get(&meta.location)
+            .await
+            .unwrap()
+            .bytes()
+            .await
+            .unwrap();
+        objects.push((meta.location.to_string(), bytes));
+    }
+    objects
+}
+
+fn committed(directory: &FilePath, prefix: &str, into: &mut Vec<(String, bytes::Bytes)>) {
+    for entry in std::fs::read_dir(directory).unwrap().map(|e| e.unwrap()) {
+        let key = format!("{prefix}{}", entry.file_name().to_str().unwrap());
+        match entry.file_type().unwrap().is_dir() {
+            true => committed(&entry.path(), &format!("{key}/"), into),
+            false => into.push((key, std::fs::read(entry.path()).unwrap().into())),
+        }
+    }
+    into.sort();
+}
+
+#[tokio::test]
+async fn format_1_is_read_and_written_as_committed() {
+    let fresh: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    let source = write(&process(Arc::clone(&fresh), 42)).await;
+    let written = objects(&fresh).await;
+    if std::env::var_os("UPDATE").is_some() {
+        let _ = std::fs::remove_dir_all(directory());
+        for (key, bytes) in &written {
+            let path = directory().join(key);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, bytes).unwrap();
+        }
+    }
+    let mut golden = Vec::new();
+    committed(&directory(), "", &mut golden);
+    let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+    for (key, bytes) in &golden {
+        store
+            .put(&Path::from(key.as_str()), bytes.clone().into())
+            .await
+            .unwrap();
+    }
+    let catalog = process(Arc::clone(&store), 7);
+    assert_eq!(
+        content(&catalog, None).await.unwrap(),
+        expected(&source.rows())
+    );
+    assert_eq!(content(&catalog, Some(0)).await.unwrap().len(), 3);
+    audit(Arc::clone(&store), &Told::default()).await.unwrap();
+    all_match(store).await;
+    let names = |objects: &[(String, bytes::Bytes)]| -> Vec<String> {
+        objects.iter().map(|(key, _)| key.clone()).collect()
+    };
+    assert_eq!(
+        names(&written),
+        names(&golden),
+        "this build stages other objects"
+    );
+    for ((key, new), (_, old)) in written.iter().zip(&golden) {
+        assert!(
+            new == old,
+            "{key}: this build writes other bytes; a new format needs a new number"
+        );
+    }
+}
