@@ -100,7 +100,12 @@ async fn current(fixture: &Fixture) -> Vec<String> {
 async fn with(fixture: &Fixture, key: &Path, bytes: Option<Vec<u8>>) -> Arc<dyn ObjectStore> {
     let store = fixture.base.fork();
     match bytes {
-        Some(bytes) => _ = store.put(key, bytes.into()).await.unwrap(),
+        Some(bytes) => {
+            _ = store
+                .put_opts(key, bytes.into(), Default::default())
+                .await
+                .unwrap()
+        }
         None => store.delete(key).await.unwrap(),
     }
     Arc::new(store)
