@@ -60,10 +60,10 @@ impl Progress for Bar {
             return self.clear();
         }
         let mut current = self.current();
-        if current.as_ref().is_none_or(|now| now.name != phase) {
-            if let Some(old) = current.replace(Phase::new(phase, total)) {
-                old.bar.finish_and_clear();
-            }
+        if current.as_ref().is_none_or(|now| now.name != phase)
+            && let Some(old) = current.replace(Phase::new(phase, total))
+        {
+            old.bar.finish_and_clear();
         }
         if let Some(now) = current.as_mut() {
             now.advance(done, total);
