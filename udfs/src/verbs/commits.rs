@@ -50,7 +50,10 @@ pub(crate) async fn commits(run: &Run, filter: &CommitFilter) -> Result<Vec<Comm
             continue;
         }
         for (branch, entry) in &dataset.branches {
-            branch_commits(run, &name, branch, entry, &mut rows).await?;
+            // The log below still knows the newest commits of a branch that cannot be read.
+            if let Err(error) = branch_commits(run, &name, branch, entry, &mut rows).await {
+                tracing::warn!(dataset = %name, %branch, %error, "a history cannot be read");
+            }
         }
     }
     log_commits(run, &head, &mut rows).await?;

@@ -69,7 +69,7 @@ pub(crate) async fn refresh_embeddings(
             requester: options.requester,
         };
         let refreshed = refresh(run.catalog(), stage, request, source).await?;
-        run.learn().await;
+        run.learn(name).await;
         Ok(report(name, &refreshed))
     };
     work.instrument(span).await

@@ -27,8 +27,8 @@ use stratagraph_providers::{
 use tracing::Instrument;
 
 use super::filter;
-use super::vectors::table_and_version;
-use crate::engine::{Engine, Run};
+use super::vectors::{row_bytes, table_and_version};
+use crate::engine::{Engine, Run, has_unique_keys};
 use crate::function::ReportFunction;
 use crate::host::Joins;
 use crate::kernel::{Best, Hit, Query};
@@ -172,9 +172,9 @@ impl Rows<'_> {
         let metadata = Arc::clone(&self.run.engine.metadata);
         let pin = Some(Arc::clone(self.run.pin()));
         let rows = VersionedTableProvider::of_snapshot(metadata, Arc::clone(self.table), pin)?;
-        let context = self.run.host.private(Joins::Hash);
-        let (mut state, unique) = (context.state(), self.has_unique_keys());
-        if !unique {
+        let context = self.run.host.private(Joins::Hash, row_bytes(self.table));
+        let mut state = context.state();
+        if !has_unique_keys(self.table) {
             // The last row of a key counts, and rows have an order in one partition only.
             let options = state.config_mut().options_mut();
             options.execution.target_partitions = 1;
@@ -182,11 +182,6 @@ impl Rows<'_> {
         }
         let context = datafusion::prelude::SessionContext::new_with_state(state);
         context.read_table(Arc::new(rows)).map_err(from_datafusion)
-    }
-
-    /// Keys of a version that came out of a refresh are unique; a first version may repeat them.
-    fn has_unique_keys(&self) -> bool {
-        self.table.table.fold.is_some_and(|fold| fold.unique)
     }
 
     async fn query(&self, wanted: &Wanted) -> Result<Query> {

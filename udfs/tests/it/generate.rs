@@ -165,7 +165,7 @@ async fn any_table_of_the_session_is_a_source() {
         ))
         .await;
     world
-        .sql("CREATE VIEW v AS SELECT id, title, upper(title) AS loud, n FROM docs WHERE n < 10")
+        .sql("CREATE VIEW v AS SELECT id, title, upper(title) AS loud, n FROM docs WHERE n < 5")
         .await;
     world.sql("CREATE SCHEMA s").await;
     world
