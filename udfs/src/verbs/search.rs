@@ -295,10 +295,10 @@ async fn scan(mut rows: SendableRecordBatchStream, query: Query, mut best: Best)
         {
             best.offer(&key, similarity);
         }
-        for row in 0..last {
+        for (row, similarity) in similarities.iter().enumerate().take(last) {
             let key = keys.value(row);
             if key != keys.value(row + 1) {
-                best.offer(key, similarities[row]);
+                best.offer(key, *similarity);
             }
         }
         pending = Some((keys.value(last).to_owned(), similarities[last]));
@@ -370,7 +370,7 @@ fn by_id() -> FunctionSpec {
 /// The SQL functions.
 pub(crate) fn functions(engine: &Arc<Engine>) -> [Arc<dyn TableFunction>; 2] {
     [
-        ReportFunction::new::<SearchHit>(engine, by_query(), |call| {
+        ReportFunction::of::<SearchHit>(engine, by_query(), |call| {
             Box::pin(async move {
                 let args = &call.args;
                 let wanted = match args.opt_vector("query") {
@@ -381,7 +381,7 @@ pub(crate) fn functions(engine: &Arc<Engine>) -> [Arc<dyn TableFunction>; 2] {
                 crate::function::answer(&search(&call.run, &name, options).await?)
             })
         }),
-        ReportFunction::new::<SearchHit>(engine, by_id(), |call| {
+        ReportFunction::of::<SearchHit>(engine, by_id(), |call| {
             Box::pin(async move {
                 let wanted = Wanted::Row(call.args.text("row_id")?.to_owned());
                 let (name, options) = options(&call.args, wanted)?;

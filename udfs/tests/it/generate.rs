@@ -122,7 +122,7 @@ async fn a_source_without_rows_or_texts_makes_an_empty_version() {
     let world = World::generated(&[]).await;
     assert_eq!(world.sql("SELECT * FROM sg.embeddings.t").await.len(), 0);
     let none = (Some("a".to_owned()), None, Some(String::new()));
-    world.docs.set(&[none.clone()]);
+    world.docs.set(std::slice::from_ref(&none));
     let report = world.generate("u").await;
     assert_eq!(report[0][..4], strings(&["u", "0", "0", "1"]));
     assert_eq!(
