@@ -155,7 +155,7 @@ pub(crate) fn functions(engine: &Arc<Engine>) -> [Arc<dyn TableFunction>; 2] {
         vec![ArgSpec::required("txn", ArgType::Text)],
     );
     [
-        ReportFunction::shared::<CommitRow>(engine, list, |call| {
+        ReportFunction::of::<CommitRow>(engine, list, |call| {
             Box::pin(async move {
                 let text = |name: &str| call.args.opt_text(name).map(str::to_owned);
                 let filter = CommitFilter {
@@ -168,7 +168,7 @@ pub(crate) fn functions(engine: &Arc<Engine>) -> [Arc<dyn TableFunction>; 2] {
                 answer(&commits(&call.run, &filter).await?)
             })
         }),
-        ReportFunction::shared::<CommitStatus>(engine, status, |call| {
+        ReportFunction::of::<CommitStatus>(engine, status, |call| {
             Box::pin(async move {
                 let txn = TxnId::parse(call.args.text("txn")?)?;
                 answer(&[commit_status(&call.run, &txn).await?])

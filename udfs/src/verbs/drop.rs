@@ -36,7 +36,7 @@ pub(crate) async fn drop_embeddings(run: &Run, name: &Name) -> Result<DropReport
 pub(crate) fn function(engine: &Arc<Engine>) -> Arc<dyn TableFunction> {
     let args = vec![ArgSpec::required("table", ArgType::Name)];
     let spec = FunctionSpec::verb(VERB, args);
-    ReportFunction::shared::<DropReport>(engine, spec, |call| {
+    ReportFunction::of::<DropReport>(engine, spec, |call| {
         Box::pin(async move {
             let name = call.name("table")?;
             answer(&[drop_embeddings(&call.run, &name).await?])

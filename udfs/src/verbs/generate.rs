@@ -360,7 +360,7 @@ pub(crate) fn function(engine: &Arc<Engine>) -> Arc<dyn TableFunction> {
             ArgSpec::or("metric", ArgType::Text, ArgValue::Text("cosine".to_owned())),
         ],
     );
-    ReportFunction::shared::<GenerateReport>(engine, spec, |call| {
+    ReportFunction::of::<GenerateReport>(engine, spec, |call| {
         Box::pin(async move {
             let args = &call.args;
             let text = |name: &str| args.opt_text(name).map(str::to_owned);

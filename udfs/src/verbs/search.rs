@@ -370,7 +370,7 @@ fn by_id() -> FunctionSpec {
 /// The SQL functions.
 pub(crate) fn functions(engine: &Arc<Engine>) -> [Arc<dyn TableFunction>; 2] {
     [
-        ReportFunction::shared::<SearchHit>(engine, by_query(), |call| {
+        ReportFunction::of::<SearchHit>(engine, by_query(), |call| {
             Box::pin(async move {
                 let args = &call.args;
                 let wanted = match args.opt_vector("query") {
@@ -381,7 +381,7 @@ pub(crate) fn functions(engine: &Arc<Engine>) -> [Arc<dyn TableFunction>; 2] {
                 crate::function::answer(&search(&call.run, &name, options).await?)
             })
         }),
-        ReportFunction::shared::<SearchHit>(engine, by_id(), |call| {
+        ReportFunction::of::<SearchHit>(engine, by_id(), |call| {
             Box::pin(async move {
                 let wanted = Wanted::Row(call.args.text("row_id")?.to_owned());
                 let (name, options) = options(&call.args, wanted)?;

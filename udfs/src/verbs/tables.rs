@@ -59,7 +59,7 @@ async fn row(run: &Run, name: String, dataset: DatasetEntry) -> Result<TableRow>
 /// The SQL function.
 pub(crate) fn function(engine: &Arc<Engine>) -> Arc<dyn TableFunction> {
     let spec = FunctionSpec::read("embedding_tables", Vec::new());
-    ReportFunction::shared::<TableRow>(engine, spec, |call| {
+    ReportFunction::of::<TableRow>(engine, spec, |call| {
         Box::pin(async move { answer(&embedding_tables(&call.run).await?) })
     })
 }
