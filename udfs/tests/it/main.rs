@@ -21,5 +21,7 @@ mod refusals;
 mod rejects;
 mod runs;
 mod search;
+mod secrets;
 mod spill;
+mod sweep;
 mod world;
