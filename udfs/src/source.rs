@@ -33,16 +33,9 @@ pub(crate) fn shown(name: &[String; 3]) -> String {
 impl Source {
     /// Finds the table that a verb names: parts joined by `.`, each as it is or in double quotes.
     ///
-    /// The text as a whole is tried too, for tables whose name holds dots or slashes.
+    /// Where that is no table, names with dots or slashes in them are tried.
     pub(crate) async fn find(host: &Host, text: &str) -> Result<Self> {
-        let catalog = &host.state().config_options().catalog;
-        let resolve = |reference: TableReference| {
-            let full = reference.resolve(&catalog.default_catalog, &catalog.default_schema);
-            [full.catalog, full.schema, full.table].map(|part| part.to_string())
-        };
-        let parsed = resolve(TableReference::parse_str_normalized(text, true));
-        let whole = resolve(TableReference::bare(text.to_owned()));
-        for name in [parsed, whole] {
+        for name in candidates(host, text) {
             if let Some(table) = lookup(host, &name).await? {
                 let schema = table.schema();
                 return Ok(Self { name, schema });
@@ -135,6 +128,25 @@ impl Source {
         });
         frame.select(columns).map_err(from_datafusion)
     }
+}
+
+/// Full names that a text may mean, the likeliest first. An identifier comes without its quotes, so
+/// a dot may be part of the last name.
+fn candidates(host: &Host, text: &str) -> Vec<[String; 3]> {
+    let catalog = &host.state().config_options().catalog;
+    let mut references = vec![TableReference::parse_str_normalized(text, true)];
+    references.push(TableReference::bare(text.to_owned()));
+    if let Some((schema, table)) = text.split_once('.') {
+        references.push(TableReference::partial(schema, table));
+        if let Some((middle, table)) = table.split_once('.') {
+            references.push(TableReference::full(schema, middle, table));
+        }
+    }
+    let full = |reference: TableReference| {
+        let full = reference.resolve(&catalog.default_catalog, &catalog.default_schema);
+        [full.catalog, full.schema, full.table].map(|part| part.to_string())
+    };
+    references.into_iter().map(full).collect()
 }
 
 async fn lookup(host: &Host, name: &[String; 3]) -> Result<Option<Arc<dyn TableProvider>>> {

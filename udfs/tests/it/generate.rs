@@ -182,6 +182,10 @@ async fn any_table_of_the_session_is_a_source() {
             .await;
         assert_eq!(row, [rows], "{source}");
     }
+    let call = "generate_embeddings(s.\"Odd.Name\", 'hash:8', body, id, name => 'again')";
+    let row = world.row(&format!("SELECT rows FROM {call}")).await;
+    assert_eq!(row, ["20"], "an identifier");
+    world.sql("SELECT * FROM drop_embeddings('again')").await;
     let again = world
         .row("SELECT outcome FROM refresh_embeddings('of_10_v')")
         .await;
