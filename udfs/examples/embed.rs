@@ -23,10 +23,21 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // The source changes; only what changed is embedded.
     ctx.sql("CREATE OR REPLACE TABLE docs AS SELECT * FROM (VALUES (1, 'red apple'), (2, 'blue sea'), (3, 'green tea')) v(id, title)")
         .await?;
-    let report = sg.refresh_embeddings("docs", RefreshOptions::default()).await?;
-    println!("version {}: {} added, {} changed", report.version, report.added, report.changed);
+    let report = sg
+        .refresh_embeddings("docs", RefreshOptions::default())
+        .await?;
+    println!(
+        "version {}: {} added, {} changed",
+        report.version, report.added, report.changed
+    );
 
-    ctx.sql("SELECT * FROM search('docs', 'a cup of tea', 2)").await?.show().await?;
-    ctx.sql("SELECT count(*) FROM sg.embeddings.\"docs@0\"").await?.show().await?;
+    ctx.sql("SELECT * FROM search('docs', 'a cup of tea', 2)")
+        .await?
+        .show()
+        .await?;
+    ctx.sql("SELECT count(*) FROM sg.embeddings.\"docs@0\"")
+        .await?
+        .show()
+        .await?;
     Ok(())
 }
