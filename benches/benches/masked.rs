@@ -5,7 +5,7 @@ use std::path::Path;
 use datafusion::prelude::{CsvReadOptions, ParquetReadOptions, SessionConfig, SessionContext};
 use stratagraph_udfs::{GenerateEmbeddings, Options, Stratagraph, install};
 
-use crate::timing::{Sql, least, ratio};
+use crate::timing::{AsyncRun, Sql, least, ratio};
 
 const ROWS: usize = 100_000;
 
@@ -92,14 +92,11 @@ pub async fn run() {
             ("vectors", "SELECT _row_id, vector FROM"),
             ("hashes", "SELECT _row_id, _content_hash FROM"),
         ] {
-            let times = least(
-                9,
-                &mut [
-                    Box::new(Sql(&ctx, format!("{select} sg.embeddings.t"))),
-                    Box::new(Sql(&ctx, format!("{select} plain"))),
-                ],
-            );
-            let times = times.await;
+            let mut alternatives: [Box<dyn AsyncRun>; 2] = [
+                Box::new(Sql(&ctx, format!("{select} sg.embeddings.t"))),
+                Box::new(Sql(&ctx, format!("{select} plain"))),
+            ];
+            let times = least(9, &mut alternatives).await;
             println!(
                 "| {} % | {shape} | {name} | {:.3} |",
                 per_mille as f64 / 10.0,

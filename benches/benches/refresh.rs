@@ -73,17 +73,14 @@ pub async fn run() {
             .unwrap();
     }
     let versions = sg.versions("t").await.unwrap().len();
-    let times = least(
-        50,
-        &mut [
-            Box::new(Sql(&ctx, "SELECT count(*) FROM sg.embeddings.t".to_owned())),
-            Box::new(Sql(
-                &ctx,
-                "SELECT count(*) FROM (VALUES (1)) v(a)".to_owned(),
-            )),
-        ],
-    );
-    let times = times.await;
+    let mut alternatives: [Box<dyn AsyncRun>; 2] = [
+        Box::new(Sql(&ctx, "SELECT count(*) FROM sg.embeddings.t".to_owned())),
+        Box::new(Sql(
+            &ctx,
+            "SELECT count(*) FROM (VALUES (1)) v(a)".to_owned(),
+        )),
+    ];
+    let times = least(50, &mut alternatives).await;
     let above = times[0].as_secs_f64() * 1e3 - times[1].as_secs_f64() * 1e3;
     println!(
         "| count(*) after {versions} versions, milliseconds above the planning floor | {above:.2} |"

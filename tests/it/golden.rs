@@ -91,7 +91,11 @@ async fn format_1_is_read_and_written_as_committed() {
     let store: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
     for (key, bytes) in &golden {
         store
-            .put(&Path::from(key.as_str()), bytes.clone().into())
+            .put_opts(
+                &Path::from(key.as_str()),
+                bytes.clone().into(),
+                Default::default(),
+            )
             .await
             .unwrap();
     }

@@ -155,7 +155,10 @@ fn deltas_have_the_bytes_of_format_1() {
         reject,
     });
     let ledger = write_ledger(&mut stage(), &changes).unwrap().unwrap();
-    assert_eq!(ledger.object.sha256.to_string(), "GOLDEN_LEDGER");
+    assert_eq!(
+        ledger.object.sha256.to_string(),
+        "39a562960f7d0a5f6250e0add095aa594b20bd2df65055517624ec1f34cf900b"
+    );
 }
 
 #[test]

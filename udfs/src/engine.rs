@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use datafusion::execution::TaskContext;
 use datafusion::execution::session_state::SessionStateBuilder;
+use futures::{StreamExt, stream};
 use stratagraph::catalog::resolve::{self, TableSnapshot};
+use stratagraph::catalog::slot::{CommitKind, DatasetKind};
 use stratagraph::catalog::{Catalog, SnapshotPin};
 use stratagraph::embed::{
     Embedder, ModelPolicy, ModelRegistry, ModelSpec, default_model, parse_spec,
@@ -15,6 +17,9 @@ use stratagraph::{Error, Result, digest};
 use stratagraph_providers::{Metadata, RunContext, StatementPin};
 
 use crate::host::Host;
+
+/// Tables whose columns are read at once.
+const CONCURRENT_LOADS: usize = 16;
 
 /// Shared by the handle and by every registered function.
 #[derive(Debug)]
@@ -29,6 +34,29 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn catalog(&self) -> &Arc<Catalog> {
         self.metadata.catalog()
+    }
+
+    /// Looks at the head and learns the columns of up to `tables` tables, for planning hooks that
+    /// cannot wait. A table that cannot be read fails the statements that name it, not this.
+    pub(crate) async fn load_metadata(&self, tables: usize) -> Result<()> {
+        self.metadata.refresh().await?;
+        let datasets = self.metadata.datasets();
+        let embeddings = datasets
+            .iter()
+            .filter(|(_, kind)| **kind == DatasetKind::Embedding);
+        let names = embeddings
+            .filter_map(|(name, _)| Name::parse(name).ok())
+            .take(tables);
+        let loads = stream::iter(names).map(|name| async move {
+            if let Err(error) = self.metadata.table(&name).await {
+                tracing::warn!(table = %name, %error, "its columns could not be read");
+            }
+        });
+        loads
+            .buffer_unordered(CONCURRENT_LOADS)
+            .collect::<()>()
+            .await;
+        Ok(())
     }
 
     /// The model of a text, and the text under which a table remembers it: the name of a registered
@@ -76,6 +104,13 @@ impl Engine {
                 .map(Some),
         }
     }
+}
+
+/// Whether no key of a version occurs twice. A refresh makes sure of it; a first version may repeat
+/// keys, and its fold says whether it does.
+pub(crate) fn has_unique_keys(snapshot: &TableSnapshot) -> bool {
+    snapshot.manifest.commit.kind == CommitKind::Refresh
+        || snapshot.table.fold.is_some_and(|fold| fold.unique)
 }
 
 /// What a definition records of a model.
@@ -138,8 +173,12 @@ impl Run {
 
     /// Learns the names and columns that a commit of this process has changed. The commit stands
     /// whatever happens here.
-    pub(crate) async fn learn(&self) {
-        if let Err(error) = self.engine.metadata.refresh().await {
+    pub(crate) async fn learn(&self, table: &Name) {
+        let learn = async {
+            self.engine.metadata.refresh().await?;
+            self.engine.metadata.table(table).await
+        };
+        if let Err(error) = learn.await {
             tracing::warn!(%error, "the catalog could not be read after a commit");
         }
     }

@@ -47,7 +47,7 @@ impl fmt::Debug for ReportFunction {
 }
 
 impl ReportFunction {
-    pub(crate) fn new<R: Report>(
+    pub(crate) fn of<R: Report>(
         engine: &Arc<Engine>,
         spec: FunctionSpec,
         body: Body,
@@ -92,7 +92,7 @@ pub(crate) fn answer<R: Report>(rows: &[R]) -> Result<Vec<RecordBatch>> {
 pub(crate) struct NotYet(FunctionSpec);
 
 impl NotYet {
-    pub(crate) fn new(name: &'static str, args: Vec<ArgSpec>) -> Arc<dyn TableFunction> {
+    pub(crate) fn of(name: &'static str, args: Vec<ArgSpec>) -> Arc<dyn TableFunction> {
         Arc::new(Self(FunctionSpec::read(name, args)))
     }
 

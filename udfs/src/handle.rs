@@ -83,7 +83,7 @@ impl Stratagraph {
 
     /// Looks at the store, so that planning knows the tables that other processes have made since.
     pub async fn refresh_metadata(&self) -> Result<()> {
-        self.engine.metadata.refresh().await.map(drop)
+        self.engine.load_metadata(usize::MAX).await
     }
 
     /// Makes a table from a source of the session and publishes it as version 0.

@@ -16,6 +16,10 @@ use stratagraph_providers::from_datafusion;
 
 /// Memory of a bounded pool that one partition of a private plan should have.
 const PARTITION_BYTES: usize = 32 * 1024 * 1024;
+/// Batches that fit into a bounded pool: sorts and merges hold some of each input at a time.
+const POOL_BATCHES: usize = 64;
+/// Rows of a batch below which nothing is gained.
+const LEAST_ROWS: usize = 16;
 /// What a sort keeps in reserve to be able to spill, at most.
 const SORT_RESERVE_BYTES: usize = 10 * 1024 * 1024;
 
@@ -68,8 +72,15 @@ impl Host {
 
     /// A context of our own on the host's memory, disk and configuration, without its tables, rules
     /// and planner: what runs here reads values of this process, which no other node can see.
-    pub(crate) fn private(&self, joins: Joins) -> SessionContext {
-        let mut config = self.state.config().clone();
+    ///
+    /// In a small pool it works on fewer partitions and on smaller batches of rows, which have
+    /// `row_bytes` each.
+    pub(crate) fn private(&self, joins: Joins, row_bytes: usize) -> SessionContext {
+        let mut config = self
+            .state
+            .config()
+            .clone()
+            .with_batch_size(self.batch_rows(row_bytes));
         let options = config.options_mut();
         options.optimizer.prefer_hash_join = joins == Joins::Hash;
         options.catalog = Default::default();
@@ -81,6 +92,17 @@ impl Host {
             *reserve = (*reserve).min(SORT_RESERVE_BYTES).min(limit / 16);
         }
         SessionContext::new_with_config_rt(config, self.runtime())
+    }
+
+    /// Rows of a batch of which a bounded pool can hold many.
+    pub(crate) fn batch_rows(&self, row_bytes: usize) -> usize {
+        let most = self.state.config().batch_size();
+        match self.memory_limit() {
+            Some(limit) => {
+                (limit / POOL_BATCHES / row_bytes.max(1)).clamp(LEAST_ROWS.min(most), most)
+            }
+            None => most,
+        }
     }
 
     /// The host's runtime: object stores, memory pool, disk.

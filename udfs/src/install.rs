@@ -23,6 +23,9 @@ use crate::{root, scalar, verbs};
 /// Name of the catalog that `install` registers.
 pub const CATALOG: &str = "sg";
 
+/// Tables whose columns are known from the start; the others are looked up when they are named.
+const KNOWN_TABLES: usize = 256;
+
 /// Where the store is, and what the host offers.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -97,7 +100,7 @@ pub async fn install(ctx: &SessionContext, options: Options) -> Result<Stratagra
     let known = ctx.state_ref().read().config().get_extension::<Installed>();
     if let Some(known) = known.filter(|known| known.0.root == redact_url(&options.root)) {
         let engine = Arc::clone(&known.0);
-        engine.metadata.refresh().await?;
+        engine.load_metadata(KNOWN_TABLES).await?;
         return Ok(Stratagraph::new(engine, ctx.clone()));
     }
     let root = redact_url(&options.root);
@@ -107,13 +110,13 @@ pub async fn install(ctx: &SessionContext, options: Options) -> Result<Stratagra
     };
     let catalog = Catalog::new(Arc::new(store), options.env);
     let metadata = Metadata::new(catalog);
-    metadata.refresh().await?;
     let engine = Arc::new(Engine {
         metadata,
         models: options.models,
         policy: options.policy,
         root,
     });
+    engine.load_metadata(KNOWN_TABLES).await?;
     register(ctx, &engine);
     Ok(Stratagraph::new(engine, ctx.clone()))
 }

@@ -263,20 +263,21 @@ report! {
 }
 
 report! {
-    /// An embedding table of the store.
+    /// An embedding table of the store. What stands in a manifest or a definition that cannot be read
+    /// is NULL: one damaged table does not hide the others.
     pub struct TableRow {
         /// Its name.
         pub table: String,
-        /// Its source.
-        pub source: String,
+        /// Its source; NULL also for a table without one.
+        pub source: Option<String>,
         /// Its model.
-        pub model: String,
+        pub model: Option<String>,
         /// Width of its vectors.
-        pub dimensions: u64,
+        pub dimensions: Option<u64>,
         /// Its current version.
         pub version: u64,
         /// Live rows.
-        pub live_rows: u64,
+        pub live_rows: Option<u64>,
         /// When it was generated.
         pub created_at: Micros,
     }

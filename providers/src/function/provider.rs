@@ -326,7 +326,7 @@ impl TableProvider for FunctionProvider {
         };
         let schema = self.answer_schema();
         if let Some(plan) = self.function.plan(&args, state, &context).await.df()? {
-            return project(plan, projection);
+            return project(plan, projection, &schema);
         }
         let result = context.pin.shared(self.call);
         let call = Call {
@@ -339,14 +339,19 @@ impl TableProvider for FunctionProvider {
     }
 }
 
+/// The asked columns of a streamed answer, under the planned fields.
 fn project(
     plan: Arc<dyn ExecutionPlan>,
     projection: Option<Vec<usize>>,
+    answer: &SchemaRef,
 ) -> Result<Arc<dyn ExecutionPlan>> {
-    let Some(columns) = projection else {
+    if projection.is_none() && plan.schema().fields() == answer.fields() {
         return Ok(plan);
-    };
+    }
+    let columns = projection.unwrap_or_else(|| (0..answer.fields().len()).collect());
+    let shown = answer.project(&columns)?;
     let exprs = ProjectionExprs::from_indices(&columns, &plan.schema());
     let exprs = exprs.iter().cloned().collect::<Vec<_>>();
-    Ok(Arc::new(ProjectionExec::try_new(exprs, plan)?))
+    let projected = ProjectionExec::try_new_with_schema_metadata(exprs, plan, &shown)?;
+    Ok(Arc::new(projected))
 }

@@ -1,164 +1,13 @@
 //! Table functions: how often they run, how arguments arrive, what they see.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::atomic::Ordering;
 
-use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use async_trait::async_trait;
+use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use stratagraph::{Error, Result};
-use stratagraph_providers::{
-    ArgSpec, ArgType, ArgValue, BoundArgs, FunctionSpec, Metadata, PlannedArgs, RunContext,
-    TableFunction,
-};
 
+use super::probes::{CANCELLED, runs};
 use super::world::{Change, World, code, one, query, rows};
-
-/// Runs by tag: tests run side by side, so each uses tags of its own.
-static RUNS: LazyLock<Mutex<HashMap<String, u64>>> = LazyLock::new(Mutex::default);
-static CANCELLED: AtomicU64 = AtomicU64::new(0);
-
-fn runs(tag: &str) -> u64 {
-    RUNS.lock().unwrap().get(tag).copied().unwrap_or(0)
-}
-
-/// A verb that counts its runs and shows its arguments.
-#[derive(Debug)]
-struct Probe(FunctionSpec);
-
-/// A read that shows the catalog version that its pin sees.
-#[derive(Debug)]
-struct Seen(FunctionSpec);
-
-/// A verb that never ends.
-#[derive(Debug)]
-struct Stuck(FunctionSpec);
-
-pub fn all() -> Vec<Arc<dyn TableFunction>> {
-    let probe = vec![
-        ArgSpec::required("tag", ArgType::Name),
-        ArgSpec::or("k", ArgType::Int, ArgValue::Int(7)),
-        ArgSpec::optional("columns", ArgType::Names),
-        ArgSpec::optional("query", ArgType::Query),
-        ArgSpec::optional("source", ArgType::Relation),
-        ArgSpec::optional("flag", ArgType::Bool),
-        ArgSpec::optional("params", ArgType::Params),
-        ArgSpec::optional("mode", ArgType::Text).literal(),
-    ];
-    vec![
-        Arc::new(Probe(FunctionSpec::verb("probe", probe))),
-        Arc::new(Seen(FunctionSpec::read("seen", vec![]))),
-        Arc::new(Stuck(FunctionSpec::verb("stuck", vec![]))),
-    ]
-}
-
-fn text_schema(names: &[&str]) -> SchemaRef {
-    let fields = names.iter().map(|n| Field::new(*n, DataType::Utf8, false));
-    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
-}
-
-#[async_trait]
-impl TableFunction for Probe {
-    fn spec(&self) -> &FunctionSpec {
-        &self.0
-    }
-
-    fn schema(&self, _: &PlannedArgs<'_>, _: &Arc<Metadata>) -> Result<SchemaRef> {
-        Ok(text_schema(&["tag", "args"]))
-    }
-
-    async fn run(
-        self: Arc<Self>,
-        args: BoundArgs,
-        context: RunContext,
-    ) -> Result<Vec<RecordBatch>> {
-        let tag = args.text("tag")?.to_owned();
-        *RUNS.lock().unwrap().entry(tag.clone()).or_default() += 1;
-        if tag == "fail" {
-            return Err(args.invalid("tag", "fails"));
-        }
-        let mut shown = Vec::new();
-        for arg in &self.0.args[1..] {
-            match args.get(arg.name) {
-                ArgValue::Null => {}
-                ArgValue::Plan(plan) => {
-                    let session = context.session.clone().unwrap();
-                    let plan = session.create_physical_plan(plan).await;
-                    let plan = plan.map_err(stratagraph_providers::from_datafusion)?;
-                    let task = Arc::clone(&context.task);
-                    let rows = datafusion::physical_plan::collect(plan, task).await;
-                    let rows = rows.map_err(stratagraph_providers::from_datafusion)?;
-                    let count: usize = rows.iter().map(RecordBatch::num_rows).sum();
-                    shown.push(format!("{}={count} rows", arg.name));
-                }
-                ArgValue::Struct(ScalarValue::Struct(value)) => {
-                    shown.push(format!("{}=struct of {}", arg.name, value.num_columns()));
-                }
-                value => shown.push(format!("{}={value:?}", arg.name)),
-            }
-        }
-        let columns: Vec<ArrayRef> = vec![
-            Arc::new(StringArray::from_iter_values([&tag, &tag])),
-            Arc::new(StringArray::from_iter_values([
-                shown.join(" "),
-                "second".to_owned(),
-            ])),
-        ];
-        let schema = text_schema(&["tag", "args"]);
-        Ok(vec![RecordBatch::try_new(schema, columns)?])
-    }
-}
-
-#[async_trait]
-impl TableFunction for Seen {
-    fn spec(&self) -> &FunctionSpec {
-        &self.0
-    }
-
-    fn schema(&self, _: &PlannedArgs<'_>, _: &Arc<Metadata>) -> Result<SchemaRef> {
-        let field = Field::new("catalog_version", DataType::Int64, false);
-        Ok(Arc::new(Schema::new(vec![field])))
-    }
-
-    async fn run(self: Arc<Self>, _: BoundArgs, context: RunContext) -> Result<Vec<RecordBatch>> {
-        let head = context
-            .pin
-            .snapshot(&context.metadata, Default::default())
-            .await?;
-        let column: ArrayRef = Arc::new(Int64Array::from(vec![head.version as i64]));
-        let field = Field::new("catalog_version", DataType::Int64, false);
-        let schema = Arc::new(Schema::new(vec![field]));
-        Ok(vec![RecordBatch::try_new(schema, vec![column])?])
-    }
-}
-
-struct CountDrop;
-
-impl Drop for CountDrop {
-    fn drop(&mut self) {
-        CANCELLED.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-#[async_trait]
-impl TableFunction for Stuck {
-    fn spec(&self) -> &FunctionSpec {
-        &self.0
-    }
-
-    fn schema(&self, _: &PlannedArgs<'_>, _: &Arc<Metadata>) -> Result<SchemaRef> {
-        Ok(text_schema(&["x"]))
-    }
-
-    async fn run(self: Arc<Self>, _: BoundArgs, _: RunContext) -> Result<Vec<RecordBatch>> {
-        let _count = CountDrop;
-        std::future::pending::<()>().await;
-        Err(Error::Cancelled { operation: "stuck" })
-    }
-}
 
 async fn session() -> SessionContext {
     World::new().session(SessionConfig::new()).await
@@ -470,4 +319,39 @@ async fn a_read_sees_the_snapshot_of_its_statement() {
     assert_eq!(one(&ctx, sql).await, "1|1|3");
     other.publish("t", Change::add(rows(3..5, 1))).await;
     assert_eq!(one(&ctx, sql).await, "2|2|5");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_may_be_a_plan() {
+    let world = World::new();
+    world.publish("t", Change::add(rows(0..30, 1))).await;
+    let config = || SessionConfig::new().with_target_partitions(3);
+    for ctx in [
+        world.session(config()).await,
+        world.bare_session(config()).await,
+    ] {
+        for sql in [
+            "select count(*) from {t}",
+            "select * from {t} where n > 40",
+            "select city, count(*) from {t} group by city",
+            "select a._row_id, b.n from {t} a join {t} b on a._row_id = b._row_id where a.n < 50",
+            "select distinct s.city from {t} s union select city from {t} where n is null",
+            "select _row_id from {t} order by n, _row_id limit 4",
+            "select 1 from {t} limit 2",
+        ] {
+            let mut ours = query(&ctx, &sql.replace("{t}", "streamed('t')"))
+                .await
+                .unwrap();
+            let mut table = query(&ctx, &sql.replace("{t}", "sg.embeddings.t"))
+                .await
+                .unwrap();
+            ours.sort();
+            table.sort();
+            assert_eq!(ours, table, "{sql}");
+        }
+        assert_eq!(
+            code(&ctx, "select * from streamed('none')").await,
+            "NotFound"
+        );
+    }
 }

@@ -2,10 +2,14 @@
 #![allow(missing_docs, clippy::unwrap_used, clippy::too_many_lines)]
 
 mod columns;
+mod dml;
 mod faults;
 mod functions;
 mod io;
 mod oracle;
 mod pins;
+mod plans;
+mod probes;
+mod publish;
 mod surface;
 mod world;

@@ -18,7 +18,7 @@ use stratagraph::table::read::{ReadOptions, TableReader};
 use super::world::{Change, Row, World, batch, lines, plan_schema, query, rows};
 
 /// A small generator; the sequence is the same everywhere.
-struct Random(u64);
+pub struct Random(pub u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -53,13 +53,13 @@ fn mask(random: &mut Random, rows: usize, share: f64, clustered: bool) -> Roarin
     dead
 }
 
-struct Case {
-    world: World,
-    live: Vec<Row>,
+pub struct Case {
+    pub world: World,
+    pub live: Vec<Row>,
 }
 
 /// Fragments of `sizes` rows with interleaved keys, masked.
-async fn case(random: &mut Random, sizes: &[usize], share: f64, clustered: bool) -> Case {
+pub async fn case(random: &mut Random, sizes: &[usize], share: f64, clustered: bool) -> Case {
     let world = World::new();
     let mut change = Change::default();
     let mut live = Vec::new();
@@ -311,103 +311,5 @@ async fn both_readers_show_the_same_rows() {
         by_sql.sort();
         by_engine.sort();
         assert_eq!(by_sql, by_engine, "{share}");
-    }
-}
-
-#[tokio::test]
-async fn a_plan_is_one_ordinary_scan() {
-    let mut random = Random(14);
-    let unmasked = case(&mut random, &[3_000, 500], 0.0, false).await;
-    let masked = case(&mut random, &[3_000, 500], 0.2, false).await;
-    let explain = |world: World, sql: &'static str| async move {
-        let ctx = world
-            .session(SessionConfig::new().with_target_partitions(2))
-            .await;
-        let plan = query(&ctx, &format!("explain format indent {sql}"))
-            .await
-            .unwrap();
-        plan.into_iter()
-            .find(|line| line.starts_with("physical_plan"))
-            .unwrap()
-    };
-    for sql in [
-        "select _row_id from sg.embeddings.t where _row_id > 'k000100'",
-        "select city, count(*) from sg.embeddings.t group by city",
-        "select _row_id from sg.embeddings.t order by n limit 5",
-        "select n from sg.embeddings.t limit 5",
-    ] {
-        let operators = |plan: String| {
-            let names = plan
-                .lines()
-                .map(|l| l.trim().split(':').next().unwrap_or_default().to_owned());
-            names.collect::<Vec<_>>()
-        };
-        let (plain, hidden) = (
-            explain(unmasked.world.other(), sql).await,
-            explain(masked.world.other(), sql).await,
-        );
-        assert_eq!(operators(plain.clone()), operators(hidden.clone()), "{sql}");
-        assert_eq!(hidden.matches("DataSourceExec").count(), 1, "{hidden}");
-        assert!(!hidden.contains("UnionExec"), "{hidden}");
-    }
-    // Counts come from the manifest; bounds of masked files never do.
-    let count = explain(masked.world.other(), "select count(*) from sg.embeddings.t").await;
-    assert!(count.contains("PlaceholderRowExec"), "{count}");
-    let bounds = explain(
-        masked.world.other(),
-        "select max(_row_id) from sg.embeddings.t",
-    )
-    .await;
-    assert!(bounds.contains("DataSourceExec"), "{bounds}");
-    let bounds = explain(
-        unmasked.world.other(),
-        "select max(_row_id) from sg.embeddings.t",
-    )
-    .await;
-    assert!(!bounds.contains("DataSourceExec"), "{bounds}");
-    let filter = explain(
-        masked.world.other(),
-        "select n from sg.embeddings.t where _row_id = 'k000007'",
-    )
-    .await;
-    assert!(
-        filter.contains("predicate=_row_id") && filter.contains("required_guarantees"),
-        "{filter}"
-    );
-    // The key range of one of the two fragments excludes the key.
-    let pruned = explain(
-        masked.world.other(),
-        "select n from sg.embeddings.t where _row_id < 'k000007'",
-    )
-    .await;
-    assert_eq!(pruned.matches(".parquet").count(), 1, "{pruned}");
-    let none = explain(
-        masked.world.other(),
-        "select n from sg.embeddings.t where _row_id > 'z'",
-    )
-    .await;
-    assert!(none.contains("EmptyExec"), "{none}");
-}
-
-#[tokio::test]
-async fn an_empty_table_has_no_rows() {
-    let world = World::new();
-    world.publish("t", Change::default()).await;
-    let mut dead = RoaringBitmap::new();
-    dead.insert_range(0..4);
-    world
-        .publish("gone", Change::add_masked(rows(0..4, 1), dead))
-        .await;
-    let ctx = world.session(SessionConfig::new()).await;
-    for table in ["t", "gone"] {
-        for (sql, expected) in [
-            ("select count(*) from {t}", vec!["0"]),
-            ("select * from {t}", vec![]),
-            ("select max(_row_id) from {t}", vec!["NULL"]),
-            ("select 1 from {t} a join {t} b using (_row_id)", vec![]),
-        ] {
-            let sql = sql.replace("{t}", &format!("sg.embeddings.{table}"));
-            assert_eq!(query(&ctx, &sql).await.unwrap(), expected, "{sql}");
-        }
     }
 }

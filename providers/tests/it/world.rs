@@ -9,26 +9,16 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use async_trait::async_trait;
 use datafusion::error::Result as DfResult;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use object_store::{ObjectStore, path::Path};
 use roaring::RoaringBitmap;
-use stratagraph::Result;
 use stratagraph::catalog::Catalog;
-use stratagraph::catalog::commit::{Attempt, Edit, Operation};
-use stratagraph::catalog::manifest::{BranchManifest, type_key};
-use stratagraph::catalog::resolve::{EMBEDDING_TYPE, dataset};
-use stratagraph::catalog::slot::{
-    BranchEntry, CommitKind, CommitRecord, DatasetEntry, DatasetKind, FORMAT,
-};
 use stratagraph::env::Env;
-use stratagraph::ident::{BranchName, Name};
-use stratagraph::store::{PageTree, Store};
+use stratagraph::ident::Name;
+use stratagraph::store::Store;
 use stratagraph::table::bitmap::DeadRows;
-use stratagraph::table::manifest::{
-    Entry, Fragment, Layout, SchemaVersion, TableManifest, TableRoot,
-};
+use stratagraph::table::manifest::{Layout, SchemaVersion};
 use stratagraph::table::schema::{arrow_schema, embedding_schema};
 use stratagraph::table::writer::FragmentWriter;
 use stratagraph_providers::{
@@ -36,7 +26,8 @@ use stratagraph_providers::{
     StratagraphRelations,
 };
 
-use super::functions;
+use super::probes;
+use super::publish::Publish;
 
 /// A row of the tests' table.
 #[derive(Debug, Clone)]
@@ -51,7 +42,7 @@ impl Row {
         let mix = (i as u64 ^ salt.rotate_left(17)).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
         Self {
             key: format!("k{i:06}"),
-            n: (mix % 11 != 0).then_some((mix % 100) as i64),
+            n: (!mix.is_multiple_of(11)).then_some((mix % 100) as i64),
             city: (mix % 7 != 3).then(|| format!("c{}", mix % 5)),
         }
     }
@@ -130,151 +121,6 @@ impl Change {
     }
 }
 
-struct Publish {
-    name: Name,
-    schema: SchemaVersion,
-    fragments: Vec<Fragment>,
-    kill: BTreeMap<u64, RoaringBitmap>,
-}
-
-impl Publish {
-    async fn table(&self, attempt: &mut Attempt<'_>, old: Option<TableManifest>) -> TableManifest {
-        let store = Arc::clone(attempt.store());
-        let mut table = old.unwrap_or_else(|| TableManifest {
-            type_id: EMBEDDING_TYPE,
-            incarnation_id: "i1".to_owned(),
-            layout: Layout::Embedding,
-            endpoints: None,
-            schemas: vec![self.schema.clone()],
-            entries: PageTree::default(),
-            next_entry: 0,
-            live_rows: 0,
-            dead_rows: 0,
-            fragments: 0,
-            rejects: 0,
-            fold: None,
-            mask_digest: None,
-        });
-        if table.current_schema() != Some(&self.schema) {
-            table.schemas.push(self.schema.clone());
-        }
-        let mut changes: BTreeMap<String, Option<Entry>> = BTreeMap::new();
-        for (key, mut entry) in table.entries.entries(&store).await.unwrap() {
-            if let Some(dead) = self.kill.get(&entry.id) {
-                let fragment = entry.fragment.as_mut().unwrap();
-                let known = fragment.dead.load(&store, fragment.rows).await.unwrap();
-                fragment.dead = DeadRows::from_bitmap(&(known | dead)).unwrap();
-                changes.insert(key, Some(entry));
-            }
-        }
-        for fragment in &self.fragments {
-            let id = table.next_entry;
-            table.next_entry += 1;
-            let entry = Entry {
-                stamp: attempt.version,
-                id,
-                fragment: Some(fragment.clone()),
-                mask: None,
-                rejects: None,
-            };
-            changes.insert(Entry::key(attempt.version, id), Some(entry));
-        }
-        table.entries = table
-            .entries
-            .apply(&store, attempt.stage, changes)
-            .await
-            .unwrap();
-        table
-    }
-}
-
-#[async_trait]
-impl Operation for Publish {
-    async fn prepare(&mut self, attempt: &mut Attempt<'_>) -> Result<Option<Edit>> {
-        let store = Arc::clone(attempt.store());
-        let mark = attempt.stage.mark();
-        let entry = dataset(&store, attempt.head, &self.name).await?;
-        let old = match entry.as_ref().and_then(DatasetEntry::main) {
-            Some(branch) => Some((
-                branch.clone(),
-                BranchManifest::load(&store, &branch.manifest).await?,
-            )),
-            None => None,
-        };
-        let before = match &old {
-            Some((_, manifest)) => manifest.table(&store, EMBEDDING_TYPE).await?,
-            None => None,
-        };
-        let mut history = old
-            .as_ref()
-            .map(|(_, m)| m.history.clone())
-            .unwrap_or_default();
-        if let (Some((branch, manifest)), Some(table)) = (&old, &before) {
-            let entry = manifest.history_entry(branch, std::slice::from_ref(table));
-            history.push(entry, attempt.stage)?;
-        }
-        let version = old.as_ref().map_or(0, |(_, m)| m.version + 1);
-        let id = entry
-            .as_ref()
-            .map_or_else(|| format!("d{}", attempt.version), |e| e.id.clone());
-        let record = CommitRecord {
-            txn: attempt.stage.txn().clone(),
-            id: format!("c{}", attempt.version),
-            dataset: id.clone(),
-            dataset_name: self.name.to_string(),
-            branch: "main".to_owned(),
-            kind: CommitKind::Refresh,
-            actor: None,
-            time: 0,
-            request_id: None,
-        };
-        let table = self.table(attempt, before).await;
-        let roots = BTreeMap::from([(
-            type_key(EMBEDDING_TYPE),
-            Some(TableRoot::Inline(Box::new(table))),
-        )]);
-        let tables = PageTree::default()
-            .apply(&store, attempt.stage, roots)
-            .await?;
-        let manifest = BranchManifest {
-            format: FORMAT,
-            dataset: id.clone(),
-            branch: "b1".to_owned(),
-            version,
-            parent_version: version.checked_sub(1),
-            commit: record.clone(),
-            counts: BTreeMap::new(),
-            parents: old.iter().map(|(b, _)| b.commit_id.clone()).collect(),
-            catalog_version: attempt.version,
-            identity: None,
-            descriptor: None,
-            definition: None,
-            tables,
-            delta: Vec::new(),
-            history,
-            objects: stratagraph::store::format_runs(&attempt.stage.written_since(mark, 1)),
-            imports: false,
-        };
-        let branch = BranchEntry {
-            id: "b1".to_owned(),
-            commit_id: record.id.clone(),
-            version,
-            manifest: attempt.stage.add_json(&manifest)?,
-        };
-        let mut changed = entry.unwrap_or_else(|| DatasetEntry {
-            id,
-            kind: DatasetKind::Embedding,
-            created_at: 0,
-            next_rids: BTreeMap::new(),
-            branches: BTreeMap::new(),
-        });
-        changed.branches.insert(BranchName::main(), branch);
-        let mut edit = Edit::new(record);
-        edit.datasets.insert(self.name.to_string(), Some(changed));
-        Ok(Some(edit))
-    }
-}
-
 /// A store and what this process knows of it.
 pub struct World {
     pub store: Arc<Store>,
@@ -343,7 +189,7 @@ impl World {
     /// A session with everything installed.
     pub async fn session(&self, config: SessionConfig) -> SessionContext {
         let mut registry = FunctionRegistry::default();
-        for function in functions::all() {
+        for function in probes::all() {
             registry.add(function);
         }
         let ctx = self.bare_session(config).await;
@@ -365,7 +211,7 @@ impl World {
         let ctx = SessionContext::new_with_config(config);
         let metadata = Arc::clone(&self.metadata);
         ctx.register_catalog("sg", Arc::new(StratagraphCatalog::new(metadata)));
-        for function in functions::all() {
+        for function in probes::all() {
             let name = function.spec().name;
             let plain = PlainFunction::new(function, Arc::clone(&self.metadata));
             ctx.register_udtf(name, Arc::new(plain));

@@ -88,82 +88,90 @@ async fn pin(catalog: &Arc<Catalog>) -> Result<()> {
     catalog.create_pin(name("p"), &table, None).await.map(drop)
 }
 
-/// All verbs.
-pub fn verbs() -> Vec<Verb> {
-    let verb = |name, change, run| Verb {
+/// Verbs that change rows.
+fn data_verbs() -> Vec<Verb> {
+    let verb = |name, change| Verb {
         name,
         depth: 2,
         change,
-        run,
+        run: run_refresh,
         done: &[],
     };
-    let admin = |name, run, done| Verb {
+    let generate = Verb {
+        name: "generate",
+        depth: 0,
+        change: |s| s.set("e", ""),
+        run: |c, s| async move { told(generate(c, s).await) }.boxed(),
+        done: &["AlreadyExists"],
+    };
+    vec![
+        generate,
+        verb("refresh added", |s| s.set("n", "new text")),
+        verb("refresh changed", |s| s.set("a", "changed text")),
+        verb("refresh deleted", |s| s.remove("a")),
+        verb("refresh to empty", |s| s.set("a", "")),
+        verb("refresh no change", |_| {}),
+    ]
+}
+
+/// All verbs.
+pub fn verbs() -> Vec<Verb> {
+    let admin = |name, depth, run, done| Verb {
         name,
-        depth: 3,
+        depth,
         change: |_| {},
         run,
         done,
     };
-    vec![
-        Verb {
-            name: "generate",
-            depth: 0,
-            change: |s| s.set("e", ""),
-            run: |c, s| async move { told(generate(c, s).await) }.boxed(),
-            done: &["AlreadyExists"],
-        },
-        verb("refresh added", |s| s.set("n", "new text"), run_refresh),
-        verb(
-            "refresh changed",
-            |s| s.set("a", "changed text"),
-            run_refresh,
-        ),
-        verb("refresh deleted", |s| s.remove("a"), run_refresh),
-        verb("refresh to empty", |s| s.set("a", ""), run_refresh),
-        verb("refresh no change", |_| {}, run_refresh),
+    let mut verbs = data_verbs();
+    verbs.extend([
         admin(
             "compact",
+            3,
             |c, _| async move { told(compact(c, None).await) }.boxed(),
             &[],
         ),
         admin(
             "expire",
+            3,
             |c, _| async move { (None, expire(c).await) }.boxed(),
             &[],
         ),
         admin(
             "collect garbage",
+            3,
             |c, _| async move { (None, c.collect_garbage(0, false).await.map(drop)) }.boxed(),
             &[],
         ),
         admin(
             "create pin",
+            3,
             |c, _| async move { (None, pin(c).await) }.boxed(),
             &["AlreadyExists"],
         ),
-        Verb {
-            name: "drop pin",
-            depth: 1,
-            change: |_| {},
-            run: |c, _| async move { (None, c.drop_pin(name("q")).await) }.boxed(),
-            done: &["NotFound"],
-        },
-        Verb {
-            name: "drop",
-            depth: 2,
-            change: |_| {},
-            run: |c, _| async move { (None, c.drop_dataset(&table_name()).await) }.boxed(),
-            done: &["NotFound"],
-        },
+        admin(
+            "drop pin",
+            1,
+            |c, _| async move { (None, c.drop_pin(name("q")).await) }.boxed(),
+            &["NotFound"],
+        ),
+        admin(
+            "drop",
+            2,
+            |c, _| async move { (None, c.drop_dataset(&table_name()).await) }.boxed(),
+            &["NotFound"],
+        ),
         admin(
             "commit status",
+            3,
             |c, _| {
                 let txn = TxnId::new(0, "S0001N000001").unwrap();
                 async move { (None, c.commit_status(&txn, None).await.map(drop)) }.boxed()
             },
             &[],
         ),
-    ]
+    ]);
+    verbs
 }
 
 impl Verb {
@@ -226,7 +234,7 @@ impl Verb {
 
 async fn copy(from: &Arc<dyn object_store::ObjectStore>) -> InMemory {
     use futures::TryStreamExt;
-    use object_store::ObjectStoreExt;
+    use object_store::{ObjectStore, ObjectStoreExt};
     let to = InMemory::new();
     let metas: Vec<_> = from.list(None).try_collect().await.unwrap();
     for meta in metas {
@@ -237,7 +245,9 @@ async fn copy(from: &Arc<dyn object_store::ObjectStore>) -> InMemory {
             .bytes()
             .await
             .unwrap();
-        to.put(&meta.location, bytes.into()).await.unwrap();
+        to.put_opts(&meta.location, bytes.into(), Default::default())
+            .await
+            .unwrap();
     }
     to
 }

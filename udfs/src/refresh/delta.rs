@@ -20,7 +20,7 @@ use stratagraph::store::Stager;
 use stratagraph::table::ledger::{Ledger, LedgerChange, Reject};
 use stratagraph::table::manifest::Entry;
 use stratagraph::{Error, Result};
-use stratagraph_providers::{VersionedTableProvider, from_datafusion};
+use stratagraph_providers::{StatementPin, VersionedTableProvider, from_datafusion};
 
 use super::diff::{ADDED, CHANGED, Classes, DELETED, Diff, FORGOTTEN, READMITTED};
 use super::earlier::Earlier;
@@ -28,7 +28,7 @@ use super::fold;
 use super::infer::{Inferred, Pipeline, Refusal};
 use super::scan::{self, Scanned};
 use super::spool::Spool;
-use crate::engine::Run;
+use crate::engine::{Run, has_unique_keys};
 use crate::source::{self, Source};
 
 /// What a refresh found out; of the last attempt, except where it says otherwise.
@@ -49,6 +49,10 @@ pub(crate) struct RefreshSource {
     model: Arc<dyn Embedder>,
     deletes: Deletes,
     earlier: Earlier,
+    /// Keeps sweeps of this process away from the base.
+    pin: Option<Arc<StatementPin>>,
+    /// Holds the memory of the keys in the delta at hand.
+    keys_memory: Option<MemoryReservation>,
     pub(crate) tally: Tally,
 }
 
@@ -80,8 +84,20 @@ impl RefreshSource {
             definition,
             model,
             deletes,
+            pin: None,
+            keys_memory: None,
             tally: Tally::default(),
         }
+    }
+
+    /// Pins the snapshot of a base, if this process still knows it.
+    fn pin(&mut self, base: &TableSnapshot) {
+        let catalog = self.run.catalog();
+        let head = catalog
+            .cached()
+            .filter(|head| head.version == base.catalog_version);
+        let pin = head.and_then(|head| catalog.try_pin(head));
+        self.pin = pin.map(|pin| StatementPin::resolved(Arc::new(pin)));
     }
 
     /// Scans the source once, to its end.
@@ -110,11 +126,12 @@ impl RefreshSource {
         let entries: Vec<Entry> = entries.into_iter().map(|(_, entry)| entry).collect();
         let ledger = Ledger::load(store, &self.env.budget, &entries).await?;
         let metadata = Arc::clone(&self.run.engine.metadata);
-        let rows = VersionedTableProvider::of_snapshot(metadata, Arc::new(base.clone()), None)?;
+        let (snapshot, pin) = (Arc::new(base.clone()), self.pin.clone());
+        let rows = VersionedTableProvider::of_snapshot(metadata, snapshot, pin)?;
         Ok(Base {
             diff_rows: Arc::new(rows),
             ledger,
-            unique: base.table.fold.is_some_and(|fold| fold.unique),
+            unique: has_unique_keys(base),
         })
     }
 
@@ -191,6 +208,7 @@ impl DeltaSource for RefreshSource {
         base: &TableSnapshot,
         stage: &mut Stager,
     ) -> Result<Option<StagedDelta>> {
+        self.pin(base);
         let scanned = self.scan(base).await?;
         self.tally.dropped = 0;
         if self.is_current(base, &scanned) {
@@ -222,6 +240,7 @@ impl DeltaSource for RefreshSource {
         self.tally.inferred += inferred.inferred;
         self.tally.dropped = inferred.refusals.len() as u64;
         let keys = Keys::collect(&self.run, &changes, self.deletes).await?;
+        self.keys_memory = keys.memory;
         Ok(Some(StagedDelta {
             fragment: inferred.fragment,
             superseded: keys.superseded,
@@ -256,7 +275,7 @@ struct Keys {
     touched: Vec<String>,
     /// Keys that leave the ledger, unless they are refused again.
     forgotten: Vec<String>,
-    _memory: Option<MemoryReservation>,
+    memory: Option<MemoryReservation>,
 }
 
 impl Keys {
@@ -282,7 +301,7 @@ impl Keys {
                 keys.touched.push(key);
             }
         }
-        keys._memory = Some(memory);
+        keys.memory = Some(memory);
         Ok(keys)
     }
 }

@@ -9,14 +9,15 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, Int8Type, Int64Type, Schema, SchemaRef};
 use datafusion::datasource::TableProvider;
 use datafusion::error::DataFusionError;
-use datafusion::prelude::{DataFrame, SessionContext};
-use futures::TryStreamExt;
+use datafusion::prelude::SessionContext;
+use futures::stream::BoxStream;
+use futures::{StreamExt, TryStreamExt};
 use stratagraph::embed::CONTENT_HASH_BYTES;
 use stratagraph::table::ledger::Ledger;
 use stratagraph::{Error, KeyScan, Result};
 use stratagraph_providers::from_datafusion;
 
-use super::scan::{HASH, KEY, TEXT};
+use super::scan::{HASH, KEY, TEXT, source_schema};
 use super::spool::{Segment, Spool, Spooler};
 use crate::host::{Host, Joins};
 
@@ -233,7 +234,7 @@ impl Diff<'_> {
     }
 
     fn context(&self, joins: Joins) -> Result<SessionContext> {
-        let context = self.host.private(joins);
+        let context = self.host.private(joins, self.source.row_bytes());
         let register = |name: &str, table: Arc<dyn TableProvider>| {
             context.register_table(name, table).map(drop)
         };
@@ -287,18 +288,24 @@ fn known_rejects(ledger: &Ledger) -> Result<RecordBatch> {
 }
 
 /// The rows of a spooled source by key and content hash: how a first version is written.
-pub(crate) async fn sorted(host: &Host, source: &Spool) -> Result<DataFrame> {
-    let context = host.private(Joins::Hash);
-    let run = async {
-        context.register_table(
-            "source",
-            source
-                .table()
-                .map_err(stratagraph_providers::to_datafusion)?,
-        )?;
-        context
-            .sql("SELECT k, h, t FROM source ORDER BY k, h")
-            .await
-    };
-    run.await.map_err(from_datafusion)
+///
+/// Where memory is bounded the sort ends first: what it holds would be missing for what comes next.
+pub(crate) async fn sorted(
+    host: &Host,
+    source: &Spool,
+) -> Result<BoxStream<'static, Result<RecordBatch>>> {
+    let context = host.private(Joins::Hash, source.row_bytes());
+    let table = context.register_table("source", source.table()?);
+    table.map_err(from_datafusion)?;
+    let mut rows = stream(&context, "SELECT k, h, t FROM source ORDER BY k, h").await?;
+    if host.memory_limit().is_none() {
+        return Ok(rows.map_err(from_datafusion).boxed());
+    }
+    let schema = source_schema();
+    let mut segment = Spooler::new(host, Arc::clone(&schema), "sorted rows", 1).segment();
+    while let Some(batch) = rows.try_next().await.map_err(from_datafusion)? {
+        segment.push(batch)?;
+    }
+    drop(rows);
+    Ok(Spool::new(schema, vec![segment.finish()?]).read())
 }

@@ -21,6 +21,7 @@ use stratagraph::{Error, Result};
 use stratagraph_providers::from_datafusion;
 
 use super::earlier::{EarlierReader, Hash, Known};
+use super::scan::pieces;
 use crate::host::Host;
 
 /// Vector components that one batch of the pipeline holds.
@@ -29,6 +30,8 @@ const CHUNK_COMPONENTS: usize = 2 * 1024 * 1024;
 const CHUNK_ROWS: usize = 4_096;
 /// Rows below which a batch is not made smaller to fit into memory.
 const LEAST_ROWS: usize = 16;
+/// Share of a bounded pool that the batches in flight hold together.
+const POOL_SHARE: usize = 16;
 /// Batches in flight of a model that computes elsewhere.
 const REMOTE_BATCHES: usize = 4;
 /// Batches in flight of a model that computes here, at most.
@@ -120,13 +123,20 @@ impl Pipeline {
         let dimensions = self.model.dimensions().max(1);
         let most = self.model.limits().rows.min(CHUNK_ROWS);
         let mut rows = most.min(CHUNK_COMPONENTS / dimensions).max(1);
+        let share = self
+            .host
+            .memory_limit()
+            .map_or(usize::MAX, |limit| limit / POOL_SHARE);
         loop {
             let bytes = (flights + 1) * rows * dimensions * size_of::<f32>() * 2;
+            let small = rows <= LEAST_ROWS;
             match memory.try_grow(bytes) {
-                Ok(()) => return Ok(rows),
-                Err(_) if rows > LEAST_ROWS => rows = (rows / 2).max(1),
-                Err(error) => return Err(from_datafusion(error)),
+                Ok(()) if bytes <= share || small => return Ok(rows),
+                Err(error) if small => return Err(from_datafusion(error)),
+                Ok(()) => memory.shrink(bytes),
+                Err(_) => {}
             }
+            rows = (rows / 2).max(1);
         }
     }
 }
@@ -138,7 +148,7 @@ fn chunks(
     earlier: EarlierReader,
 ) -> BoxStream<'static, Result<Chunk>> {
     let small = rows
-        .map_ok(move |batch| futures::stream::iter(cut(&batch, chunk_rows).map(Ok::<_, Error>)))
+        .map_ok(move |batch| futures::stream::iter(pieces(&batch, chunk_rows).map(Ok::<_, Error>)))
         .try_flatten()
         .boxed();
     let state = (small, earlier);
@@ -162,13 +172,6 @@ fn answers(
         .map_ok(move |chunk| embed(Arc::clone(&model), chunk))
         .try_buffered(flights)
         .boxed()
-}
-
-fn cut(batch: &RecordBatch, rows: usize) -> impl Iterator<Item = RecordBatch> + Send + use<> {
-    let batch = batch.clone();
-    (0..batch.num_rows())
-        .step_by(rows)
-        .map(move |start| batch.slice(start, rows.min(batch.num_rows() - start)))
 }
 
 async fn look_up(batch: &RecordBatch, earlier: &mut EarlierReader) -> Result<Chunk> {

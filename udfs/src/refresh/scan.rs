@@ -64,7 +64,10 @@ pub(crate) async fn scan(host: &Host, source: &Source, definition: &Definition) 
     // Tasks are aborted when they are dropped, so a caller that goes away stops the scan.
     let tasks: Vec<_> = partitions
         .into_iter()
-        .map(|rows| SpawnedTask::spawn(scan_partition(rows, spooler.segment())))
+        .map(|rows| {
+            let segment = spooler.segment();
+            SpawnedTask::spawn(scan_partition(host.clone(), rows, segment))
+        })
         .collect();
     let mut whole = Part::default();
     let mut segments = Vec::with_capacity(tasks.len());
@@ -97,20 +100,36 @@ struct Part {
 }
 
 async fn scan_partition(
+    host: Host,
     mut rows: SendableRecordBatchStream,
     mut segment: SegmentWriter,
 ) -> Result<(Part, Segment)> {
     let mut part = Part::default();
     while let Some(batch) = rows.try_next().await.map_err(from_datafusion)? {
-        let keys = key_texts(batch.column(0))?;
-        part.nulls += keys.null_count() as u64;
-        if part.nulls > 0 {
-            // The scan goes on to count; nothing else of it will be used.
-            continue;
+        let row_bytes = batch.get_array_memory_size() / batch.num_rows().max(1);
+        for batch in pieces(&batch, host.batch_rows(row_bytes)) {
+            let keys = key_texts(batch.column(0))?;
+            part.nulls += keys.null_count() as u64;
+            if part.nulls > 0 {
+                // The scan goes on to count; nothing else of it will be used.
+                continue;
+            }
+            segment.push(digest(&mut part, keys, &batch.columns()[1..])?)?;
         }
-        segment.push(digest(&mut part, keys, &batch.columns()[1..])?)?;
     }
     Ok((part, segment.finish()?))
+}
+
+/// A batch in pieces of at most `rows` rows: sources may give any size, and later steps hold some
+/// batches at a time.
+pub(crate) fn pieces(
+    batch: &RecordBatch,
+    rows: usize,
+) -> impl Iterator<Item = RecordBatch> + use<> {
+    let (batch, rows) = (batch.clone(), rows.max(1));
+    (0..batch.num_rows())
+        .step_by(rows)
+        .map(move |start| batch.slice(start, rows.min(batch.num_rows() - start)))
 }
 
 /// Key, content hash and text of each row.

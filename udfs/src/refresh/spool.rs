@@ -67,6 +67,7 @@ impl Spooler {
             memory: self.host.memory(self.purpose),
             state: State::Memory(Vec::new()),
             rows: 0,
+            bytes: 0,
         }
     }
 }
@@ -87,6 +88,7 @@ pub(crate) struct SegmentWriter {
     memory: MemoryReservation,
     state: State,
     rows: u64,
+    bytes: u64,
 }
 
 impl SegmentWriter {
@@ -97,6 +99,7 @@ impl SegmentWriter {
         }
         let bytes = batch.get_array_memory_size();
         self.rows += batch.num_rows() as u64;
+        self.bytes += bytes as u64;
         if let State::Memory(batches) = &mut self.state {
             let fits = self.memory.size().saturating_add(bytes) <= self.spooler.cap;
             if fits && self.memory.try_grow(bytes).is_ok() {
@@ -146,6 +149,7 @@ impl SegmentWriter {
                 rows,
             }),
             rows: self.rows,
+            bytes: self.bytes,
         })
     }
 }
@@ -167,6 +171,7 @@ struct Inner {
 pub(crate) struct Segment {
     inner: Arc<Inner>,
     rows: u64,
+    bytes: u64,
 }
 
 impl fmt::Debug for Segment {
@@ -221,6 +226,12 @@ impl Spool {
     /// Rows of all segments.
     pub(crate) fn rows(&self) -> u64 {
         self.segments.iter().map(|s| s.rows).sum()
+    }
+
+    /// Bytes of a row, about.
+    pub(crate) fn row_bytes(&self) -> usize {
+        let bytes: u64 = self.segments.iter().map(|s| s.bytes).sum();
+        usize::try_from(bytes / self.rows().max(1)).unwrap_or(usize::MAX)
     }
 
     /// The spool as a table.

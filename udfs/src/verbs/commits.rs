@@ -50,7 +50,10 @@ pub(crate) async fn commits(run: &Run, filter: &CommitFilter) -> Result<Vec<Comm
             continue;
         }
         for (branch, entry) in &dataset.branches {
-            branch_commits(run, &name, branch, entry, &mut rows).await?;
+            // The log below still knows the newest commits of a branch that cannot be read.
+            if let Err(error) = branch_commits(run, &name, branch, entry, &mut rows).await {
+                tracing::warn!(dataset = %name, %branch, %error, "a history cannot be read");
+            }
         }
     }
     log_commits(run, &head, &mut rows).await?;
@@ -152,7 +155,7 @@ pub(crate) fn functions(engine: &Arc<Engine>) -> [Arc<dyn TableFunction>; 2] {
         vec![ArgSpec::required("txn", ArgType::Text)],
     );
     [
-        ReportFunction::new::<CommitRow>(engine, list, |call| {
+        ReportFunction::of::<CommitRow>(engine, list, |call| {
             Box::pin(async move {
                 let text = |name: &str| call.args.opt_text(name).map(str::to_owned);
                 let filter = CommitFilter {
@@ -165,7 +168,7 @@ pub(crate) fn functions(engine: &Arc<Engine>) -> [Arc<dyn TableFunction>; 2] {
                 answer(&commits(&call.run, &filter).await?)
             })
         }),
-        ReportFunction::new::<CommitStatus>(engine, status, |call| {
+        ReportFunction::of::<CommitStatus>(engine, status, |call| {
             Box::pin(async move {
                 let txn = TxnId::parse(call.args.text("txn")?)?;
                 answer(&[commit_status(&call.run, &txn).await?])

@@ -23,7 +23,7 @@ pub(crate) async fn drop_embeddings(run: &Run, name: &Name) -> Result<DropReport
         // A graph of this name is not dropped by this verb.
         resolve::embedding_dataset(run.catalog().store(), &head, name).await?;
         run.catalog().drop_dataset(name).await?;
-        run.learn().await;
+        run.learn(name).await;
         Ok(DropReport {
             table: name.to_string(),
             outcome: "dropped".to_owned(),
@@ -36,7 +36,7 @@ pub(crate) async fn drop_embeddings(run: &Run, name: &Name) -> Result<DropReport
 pub(crate) fn function(engine: &Arc<Engine>) -> Arc<dyn TableFunction> {
     let args = vec![ArgSpec::required("table", ArgType::Name)];
     let spec = FunctionSpec::verb(VERB, args);
-    ReportFunction::new::<DropReport>(engine, spec, |call| {
+    ReportFunction::of::<DropReport>(engine, spec, |call| {
         Box::pin(async move {
             let name = call.name("table")?;
             answer(&[drop_embeddings(&call.run, &name).await?])

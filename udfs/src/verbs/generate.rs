@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, RecordBatch};
-use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use stratagraph::catalog::resolve;
 use stratagraph::embed::Embedder;
@@ -15,9 +14,7 @@ use stratagraph::store::Stager;
 use stratagraph::table::ledger::{LedgerChange, Reject};
 use stratagraph::table::schema::embedding_schema;
 use stratagraph::{Error, Result};
-use stratagraph_providers::{
-    ArgSpec, ArgType, ArgValue, FunctionSpec, TableFunction, from_datafusion,
-};
+use stratagraph_providers::{ArgSpec, ArgType, ArgValue, FunctionSpec, TableFunction};
 use tracing::Instrument;
 
 use crate::engine::{Engine, Run, model_ref};
@@ -207,7 +204,7 @@ async fn generate_in_span(run: &Run, request: GenerateEmbeddings) -> Result<Gene
         requester: request.requester,
     };
     let published = create(run.catalog(), stage, new, made.delta).await?;
-    run.learn().await;
+    run.learn(&plan.name).await;
     Ok(report(&plan, &published, dropped))
 }
 
@@ -253,7 +250,9 @@ async fn embed(run: &Run, plan: &Plan, scanned: &Scanned, stage: &mut Stager) ->
         model_id: plan.definition.model.spec.clone(),
     };
     let repeats = Repeats::default();
-    let rows = sorted(run, scanned, repeats.clone()).await?;
+    let noted = repeats.clone();
+    let rows = diff::sorted(&run.host, &scanned.rows).await?;
+    let rows = rows.inspect_ok(move |batch| noted.note(batch)).boxed();
     let nothing = Earlier::new(&run.host, store).reader().await?;
     let inferred = pipeline
         .run(rows, scanned.rows.rows(), nothing, stage)
@@ -321,19 +320,6 @@ impl Repeats {
     }
 }
 
-async fn sorted(
-    run: &Run,
-    scanned: &Scanned,
-    repeats: Repeats,
-) -> Result<BoxStream<'static, Result<RecordBatch>>> {
-    let frame = diff::sorted(&run.host, &scanned.rows).await?;
-    let rows = frame.execute_stream().await.map_err(from_datafusion)?;
-    let noted = rows
-        .map_err(from_datafusion)
-        .inspect_ok(move |batch| repeats.note(batch));
-    Ok(noted.boxed())
-}
-
 /// What is refused for good, a key once. A key that also has a live row is no reject: it is in the
 /// table, and a refresh refuses it as not unique.
 fn ledger(inferred: &Inferred, repeated: &BTreeMap<String, u64>) -> Vec<LedgerChange> {
@@ -374,7 +360,7 @@ pub(crate) fn function(engine: &Arc<Engine>) -> Arc<dyn TableFunction> {
             ArgSpec::or("metric", ArgType::Text, ArgValue::Text("cosine".to_owned())),
         ],
     );
-    ReportFunction::new::<GenerateReport>(engine, spec, |call| {
+    ReportFunction::of::<GenerateReport>(engine, spec, |call| {
         Box::pin(async move {
             let args = &call.args;
             let text = |name: &str| args.opt_text(name).map(str::to_owned);

@@ -131,7 +131,7 @@ pub(crate) fn functions() -> impl Iterator<Item = Arc<dyn TableFunction>> {
     FUNCTIONS.iter().map(|(name, args)| {
         // No argument is required: what is missing would hide why the call fails.
         let args = args.iter().map(|arg| ArgSpec::optional(arg, type_of(arg)));
-        NotYet::new(name, args.collect())
+        NotYet::of(name, args.collect())
     })
 }
 

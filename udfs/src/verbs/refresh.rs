@@ -69,7 +69,7 @@ pub(crate) async fn refresh_embeddings(
             requester: options.requester,
         };
         let refreshed = refresh(run.catalog(), stage, request, source).await?;
-        run.learn().await;
+        run.learn(name).await;
         Ok(report(name, &refreshed))
     };
     work.instrument(span).await
@@ -148,7 +148,7 @@ pub(crate) fn functions(engine: &Arc<Engine>) -> [Arc<dyn TableFunction>; 2] {
     let verb = FunctionSpec::verb(VERB, args());
     let plan = FunctionSpec::read(PLAN, args());
     [
-        ReportFunction::new::<RefreshReport>(engine, verb, |call| {
+        ReportFunction::of::<RefreshReport>(engine, verb, |call| {
             Box::pin(async move {
                 let options = RefreshOptions {
                     deletes: deletes(&call.args)?,
@@ -158,7 +158,7 @@ pub(crate) fn functions(engine: &Arc<Engine>) -> [Arc<dyn TableFunction>; 2] {
                 answer(&[refresh_embeddings(&call.run, &name, options).await?])
             })
         }),
-        ReportFunction::new::<RefreshPlan>(engine, plan, |call| {
+        ReportFunction::of::<RefreshPlan>(engine, plan, |call| {
             Box::pin(async move {
                 let (name, deletes) = (call.name("table")?, deletes(&call.args)?);
                 answer(&[refresh_plan(&call.run, &name, deletes).await?])

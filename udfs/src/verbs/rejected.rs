@@ -31,7 +31,7 @@ pub(crate) async fn rejected_rows(run: &Run, name: &Name) -> Result<Vec<Rejected
 pub(crate) fn function(engine: &Arc<Engine>) -> Arc<dyn TableFunction> {
     let args = vec![ArgSpec::required("table", ArgType::Name)];
     let spec = FunctionSpec::read("rejected_rows", args);
-    ReportFunction::new::<RejectedRow>(engine, spec, |call| {
+    ReportFunction::of::<RejectedRow>(engine, spec, |call| {
         Box::pin(async move {
             let name = call.name("table")?;
             answer(&rejected_rows(&call.run, &name).await?)

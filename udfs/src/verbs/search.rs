@@ -27,8 +27,8 @@ use stratagraph_providers::{
 use tracing::Instrument;
 
 use super::filter;
-use super::vectors::table_and_version;
-use crate::engine::{Engine, Run};
+use super::vectors::{row_bytes, table_and_version};
+use crate::engine::{Engine, Run, has_unique_keys};
 use crate::function::ReportFunction;
 use crate::host::Joins;
 use crate::kernel::{Best, Hit, Query};
@@ -172,9 +172,9 @@ impl Rows<'_> {
         let metadata = Arc::clone(&self.run.engine.metadata);
         let pin = Some(Arc::clone(self.run.pin()));
         let rows = VersionedTableProvider::of_snapshot(metadata, Arc::clone(self.table), pin)?;
-        let context = self.run.host.private(Joins::Hash);
-        let (mut state, unique) = (context.state(), self.has_unique_keys());
-        if !unique {
+        let context = self.run.host.private(Joins::Hash, row_bytes(self.table));
+        let mut state = context.state();
+        if !has_unique_keys(self.table) {
             // The last row of a key counts, and rows have an order in one partition only.
             let options = state.config_mut().options_mut();
             options.execution.target_partitions = 1;
@@ -182,11 +182,6 @@ impl Rows<'_> {
         }
         let context = datafusion::prelude::SessionContext::new_with_state(state);
         context.read_table(Arc::new(rows)).map_err(from_datafusion)
-    }
-
-    /// Keys of a version that came out of a refresh are unique; a first version may repeat them.
-    fn has_unique_keys(&self) -> bool {
-        self.table.table.fold.is_some_and(|fold| fold.unique)
     }
 
     async fn query(&self, wanted: &Wanted) -> Result<Query> {
@@ -300,10 +295,10 @@ async fn scan(mut rows: SendableRecordBatchStream, query: Query, mut best: Best)
         {
             best.offer(&key, similarity);
         }
-        for row in 0..last {
+        for (row, similarity) in similarities.iter().enumerate().take(last) {
             let key = keys.value(row);
             if key != keys.value(row + 1) {
-                best.offer(key, similarities[row]);
+                best.offer(key, *similarity);
             }
         }
         pending = Some((keys.value(last).to_owned(), similarities[last]));
@@ -375,7 +370,7 @@ fn by_id() -> FunctionSpec {
 /// The SQL functions.
 pub(crate) fn functions(engine: &Arc<Engine>) -> [Arc<dyn TableFunction>; 2] {
     [
-        ReportFunction::new::<SearchHit>(engine, by_query(), |call| {
+        ReportFunction::of::<SearchHit>(engine, by_query(), |call| {
             Box::pin(async move {
                 let args = &call.args;
                 let wanted = match args.opt_vector("query") {
@@ -386,7 +381,7 @@ pub(crate) fn functions(engine: &Arc<Engine>) -> [Arc<dyn TableFunction>; 2] {
                 crate::function::answer(&search(&call.run, &name, options).await?)
             })
         }),
-        ReportFunction::new::<SearchHit>(engine, by_id(), |call| {
+        ReportFunction::of::<SearchHit>(engine, by_id(), |call| {
             Box::pin(async move {
                 let wanted = Wanted::Row(call.args.text("row_id")?.to_owned());
                 let (name, options) = options(&call.args, wanted)?;

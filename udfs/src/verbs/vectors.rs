@@ -3,14 +3,16 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::datatypes::{Schema, SchemaRef};
+use arrow::datatypes::{DataType, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{DataFrame, col};
 use futures::TryStreamExt;
+use stratagraph::catalog::resolve::TableSnapshot;
 use stratagraph::ident::{Name, VersionedName};
+use stratagraph::table::schema::arrow_schema;
 use stratagraph::{Error, Result};
 use stratagraph_providers::{
     ArgSpec, ArgType, BoundArgs, FunctionSpec, Metadata, PlannedArgs, RunContext, TableFunction,
@@ -26,10 +28,11 @@ const COLUMNS: [&str; 2] = ["_row_id", "vector"];
 /// in their fragment.
 async fn frame(run: &Run, name: &Name, version: Option<u64>) -> Result<DataFrame> {
     let table = run.table(name, version).await?;
+    let row_bytes = row_bytes(&table);
     let metadata = Arc::clone(&run.engine.metadata);
     let pin = Some(Arc::clone(run.pin()));
     let rows = VersionedTableProvider::of_snapshot(metadata, Arc::new(table), pin)?;
-    let context = run.host.private(Joins::Hash);
+    let context = run.host.private(Joins::Hash, row_bytes);
     let sorted = || {
         let order = ["_row_id", "_content_hash"].map(|c| col(c).sort(true, false));
         context
@@ -38,6 +41,21 @@ async fn frame(run: &Run, name: &Name, version: Option<u64>) -> Result<DataFrame
             .select_columns(&COLUMNS)
     };
     sorted().map_err(from_datafusion)
+}
+
+/// Bytes of a row with its vector, about.
+pub(crate) fn row_bytes(table: &TableSnapshot) -> usize {
+    let schema = table
+        .table
+        .current_schema()
+        .and_then(|schema| arrow_schema(schema).ok());
+    let field = schema
+        .as_ref()
+        .and_then(|s| s.field_with_name("vector").ok());
+    match field.map(|f| f.data_type()) {
+        Some(DataType::FixedSizeList(_, width)) => usize::try_from(*width).unwrap_or(0) * 4 + 128,
+        _ => 0,
+    }
 }
 
 /// All live vectors of a version, in key order; the current version without `version`.

@@ -70,7 +70,7 @@ pub(crate) async fn verify_materialization(run: &Run, name: &Name) -> Result<Vec
 pub(crate) fn function(engine: &Arc<Engine>) -> Arc<dyn TableFunction> {
     let args = vec![ArgSpec::required("table", ArgType::Name)];
     let spec = FunctionSpec::read("verify_materialization", args);
-    ReportFunction::new::<VerifyRow>(engine, spec, |call| {
+    ReportFunction::of::<VerifyRow>(engine, spec, |call| {
         Box::pin(async move {
             let name = call.name("table")?;
             answer(&verify_materialization(&call.run, &name).await?)

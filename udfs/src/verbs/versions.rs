@@ -49,7 +49,7 @@ pub(crate) async fn versions(run: &Run, name: &Name) -> Result<Vec<VersionRow>> 
 pub(crate) fn function(engine: &Arc<Engine>) -> Arc<dyn TableFunction> {
     let args = vec![ArgSpec::required("table", ArgType::Name)];
     let spec = FunctionSpec::read("versions", args);
-    ReportFunction::new::<VersionRow>(engine, spec, |call| {
+    ReportFunction::of::<VersionRow>(engine, spec, |call| {
         Box::pin(async move {
             let name = call.name("table")?;
             answer(&versions(&call.run, &name).await?)

@@ -122,7 +122,7 @@ async fn a_source_without_rows_or_texts_makes_an_empty_version() {
     let world = World::generated(&[]).await;
     assert_eq!(world.sql("SELECT * FROM sg.embeddings.t").await.len(), 0);
     let none = (Some("a".to_owned()), None, Some(String::new()));
-    world.docs.set(&[none.clone()]);
+    world.docs.set(std::slice::from_ref(&none));
     let report = world.generate("u").await;
     assert_eq!(report[0][..4], strings(&["u", "0", "0", "1"]));
     assert_eq!(
@@ -165,7 +165,7 @@ async fn any_table_of_the_session_is_a_source() {
         ))
         .await;
     world
-        .sql("CREATE VIEW v AS SELECT id, title, upper(title) AS loud, n FROM docs WHERE n < 10")
+        .sql("CREATE VIEW v AS SELECT id, title, upper(title) AS loud, n FROM docs WHERE n < 5")
         .await;
     world.sql("CREATE SCHEMA s").await;
     world

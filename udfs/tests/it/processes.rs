@@ -48,7 +48,7 @@ fn rows(change: u64) -> BTreeMap<String, String> {
             .rev()
             .find(|c| (c * 7 + 3) % ROWS == i % ROWS)
             .unwrap_or(0);
-        if (i * 11 + change) % 13 != 0 {
+        if !(i * 11 + change).is_multiple_of(13) {
             rows.insert(format!("k{i:03}"), format!("text of {i} edited {edited}"));
         }
     }

@@ -6,7 +6,7 @@ use stratagraph::embed::testing::CountingEmbedder;
 use stratagraph::embed::{HashEmbedder, ModelRegistry};
 use stratagraph_udfs::{Options, install};
 
-use crate::world::{Doc, World, doc, docs};
+use crate::world::{Doc, World, docs};
 
 const GENERATE: &str = "SELECT * FROM generate_embeddings";
 
@@ -191,7 +191,8 @@ async fn another_model_under_the_name_is_drift() {
     assert_eq!(error.code(), "ModelNotFound");
 }
 
-#[tokio::test]
+// Planning waits for a table that it has not seen: it needs a second thread for that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unknown_names_and_switched_off_writes_are_typed() {
     let world = World::generated(&docs(3)).await;
     world.model.reset();
@@ -236,6 +237,4 @@ async fn unknown_names_and_switched_off_writes_are_typed() {
     assert_eq!(rust.code(), "WritesNotAllowed");
     assert_eq!(world.sql("SELECT * FROM refresh_plan('t')").await.len(), 1);
     assert_eq!(world.model.calls(), 0);
-    let all = doc("a", "b", "c");
-    assert!(all.0.is_some());
 }

@@ -6,16 +6,16 @@ use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use object_store::memory::InMemory;
-use stratagraph_udfs::RefreshReport;
+use stratagraph_udfs::{GenerateEmbeddings, RefreshReport};
 
 use crate::world::{Doc, World, counting, doc};
 
-const ROWS: usize = 12_000;
+const ROWS: usize = 25_000;
 
 fn wide(n: usize, salt: usize) -> Vec<Doc> {
     (0..n)
         .map(|i| {
-            let body = format!("{} ", (i * 7919 + salt) % 9973).repeat(60);
+            let body = format!("{} ", (i * 7919 + salt) % 9973).repeat(20);
             doc(&format!("key {:06}", (i * 5003) % n), "", &body)
         })
         .collect()
@@ -41,7 +41,10 @@ async fn world(memory: Option<usize>) -> World {
 
 async fn run(world: &World) -> (RefreshReport, String) {
     world.docs.set(&wide(ROWS, 0));
-    world.generate("t").await;
+    let table = GenerateEmbeddings::new("docs", ["title", "body"], "id")
+        .model("hash:4")
+        .name("t");
+    world.sg.generate_embeddings(table).await.unwrap();
     let mut rows = wide(ROWS, 0);
     let edited = wide(ROWS, 1);
     for i in (0..ROWS).step_by(3) {
@@ -65,8 +68,9 @@ async fn run(world: &World) -> (RefreshReport, String) {
 async fn a_tiny_pool_spills_and_gives_the_same_version() {
     let (report, identity) = run(&world(None).await).await;
     assert_eq!((report.deleted, report.live_rows), (100, ROWS as u64 - 100));
-    // The texts alone are 3.5 MB; half of the pool is not enough for the base's side of a hash join.
-    let tiny = world(Some(5_000_000)).await;
+    // The texts take 3 MB, the row group that the writer holds as much, and half of the pool is too
+    // little for the build side of a hash join, so that both sides are sorted.
+    let tiny = world(Some(8_000_000)).await;
     let (small, small_identity) = run(&tiny).await;
     assert_eq!((small, small_identity), (report, identity));
     assert_eq!(
