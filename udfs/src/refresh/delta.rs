@@ -25,8 +25,9 @@ use stratagraph_providers::{StatementPin, VersionedTableProvider, from_datafusio
 use super::diff::{ADDED, CHANGED, Classes, DELETED, Diff, FORGOTTEN, READMITTED};
 use super::earlier::Earlier;
 use super::fold;
-use super::infer::{Inferred, Pipeline, Refusal};
+use super::infer::Pipeline;
 use super::scan::{self, Scanned};
+use super::sink::Inferred;
 use super::spool::Spool;
 use crate::engine::{Run, has_unique_keys};
 use crate::source::{self, Source};
@@ -150,6 +151,13 @@ impl RefreshSource {
     /// Counts what a refresh of `base` would find. Nothing is inferred or staged.
     pub(crate) async fn plan(&self, base: &TableSnapshot) -> Result<Classes> {
         let scanned = self.scan(base).await?;
+        if self.is_current(base, &scanned) {
+            return Ok(Classes {
+                unchanged: scanned.rows.rows(),
+                rejected: base.table.rejects,
+                ..Classes::default()
+            });
+        }
         let known = self.base(base).await?;
         let diff = self.diff(base, &scanned.rows, &known);
         diff.check_keys().await?;
@@ -242,10 +250,10 @@ impl DeltaSource for RefreshSource {
         let keys = Keys::collect(&self.run, &changes, self.deletes).await?;
         self.keys_memory = keys.memory;
         Ok(Some(StagedDelta {
-            fragment: inferred.fragment,
+            fragment: inferred.fragment.clone(),
             superseded: keys.superseded,
             touched: keys.touched,
-            ledger: ledger(&inferred.refusals, keys.forgotten),
+            ledger: ledger(&inferred, keys.forgotten),
             fold: Some(fold::without_passing(
                 &scanned.folder,
                 &inferred.refusals,
@@ -308,17 +316,10 @@ impl Keys {
 
 /// Changes of the reject ledger by key: what is refused for good goes in; what left the source, and
 /// what has another content now, goes out.
-fn ledger(refusals: &[Refusal], forgotten: Vec<String>) -> Vec<LedgerChange> {
-    let mut changes: BTreeMap<String, Option<Reject>> = BTreeMap::new();
-    changes.extend(forgotten.into_iter().map(|key| (key, None)));
-    let lasting = refusals.iter().filter(|r| r.reason.is_lasting());
-    changes.extend(lasting.map(|r| {
-        let reject = Reject {
-            hash: r.hash,
-            reason: r.reason.as_str().to_owned(),
-        };
-        (r.key.clone(), Some(reject))
-    }));
+fn ledger(inferred: &Inferred, forgotten: Vec<String>) -> Vec<LedgerChange> {
+    let gone = forgotten.into_iter().map(|key| (key, None));
+    let mut changes: BTreeMap<String, Option<Reject>> = gone.collect();
+    changes.extend(inferred.rejects().into_iter().map(|c| (c.key, c.reject)));
     let change = |(key, reject)| LedgerChange { key, reject };
     changes.into_iter().map(change).collect()
 }

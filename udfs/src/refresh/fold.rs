@@ -4,7 +4,7 @@ use stratagraph::digest::Digest;
 use stratagraph::table::fold::SourceFolder;
 use stratagraph::table::manifest::SourceFold;
 
-use super::infer::Refusal;
+use super::sink::Refusal;
 
 /// The fold of all source rows less those that were refused for a passing reason: the next refresh
 /// must find them missing, and not take an unchanged source for nothing to do.
@@ -62,6 +62,7 @@ mod tests {
             key: rows[i].0.clone(),
             hash: rows[i].1,
             reason,
+            shadowed: false,
         };
         let refusals = [
             refusal(3, RejectReason::Rejected),

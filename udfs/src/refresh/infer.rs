@@ -2,26 +2,23 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, FixedSizeBinaryArray, RecordBatch, StringArray};
-use arrow::compute::{filter, is_not_null};
-use arrow::datatypes::SchemaRef;
+use arrow::array::{Array, AsArray, FixedSizeBinaryArray, RecordBatch, StringArray};
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::execution::memory_pool::MemoryReservation;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use stratagraph::embed::{
-    Embedded, EmbeddedBuilder, Embedder, RejectReason, Role, embed_checked, embed_checked_sync,
+    Embedded, EmbeddedBuilder, Embedder, Role, embed_checked, embed_checked_sync,
 };
 use stratagraph::env::Env;
 use stratagraph::store::{Stager, Store};
-use stratagraph::table::manifest::{Fragment, Layout, SchemaVersion};
-use stratagraph::table::schema::arrow_schema;
-use stratagraph::table::writer::FragmentWriter;
+use stratagraph::table::manifest::SchemaVersion;
 use stratagraph::{Error, Result};
 use stratagraph_providers::from_datafusion;
 
-use super::earlier::{EarlierReader, Hash, Known};
+use super::earlier::{EarlierReader, Known};
 use super::scan::pieces;
+use super::sink::{Inferred, Sink};
 use crate::host::Host;
 
 /// Vector components that one batch of the pipeline holds.
@@ -51,27 +48,6 @@ pub(crate) struct Pipeline {
     pub(crate) model_id: String,
 }
 
-/// A row that got no vector.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    pub(crate) key: String,
-    pub(crate) hash: Hash,
-    pub(crate) reason: RejectReason,
-}
-
-/// What became of the rows.
-#[derive(Debug)]
-pub(crate) struct Inferred {
-    /// The rows with vectors, staged.
-    pub(crate) fragment: Option<Fragment>,
-    /// The others, in key order.
-    pub(crate) refusals: Vec<Refusal>,
-    /// Rows given to the model.
-    pub(crate) inferred: u64,
-    /// Holds the memory of the refusals.
-    _memory: MemoryReservation,
-}
-
 /// Some rows on their way.
 struct Chunk {
     keys: StringArray,
@@ -81,11 +57,13 @@ struct Chunk {
     known: Vec<(usize, Known)>,
 }
 
-struct Answer {
-    keys: StringArray,
-    hashes: FixedSizeBinaryArray,
-    embedded: Embedded,
-    inferred: u64,
+/// Rows with their vectors or refusals.
+pub(super) struct Answer {
+    pub(super) keys: StringArray,
+    pub(super) hashes: FixedSizeBinaryArray,
+    pub(super) embedded: Embedded,
+    /// Rows given to the model.
+    pub(super) inferred: u64,
 }
 
 impl Pipeline {
@@ -281,90 +259,4 @@ fn weave(
         }
     }
     out.finish()
-}
-
-/// Writes what has a vector, remembers what has none.
-struct Sink<'a> {
-    pipeline: &'a Pipeline,
-    schema: SchemaRef,
-    writer: Option<FragmentWriter>,
-    refusals: Vec<Refusal>,
-    memory: MemoryReservation,
-    inferred: u64,
-}
-
-impl<'a> Sink<'a> {
-    fn new(pipeline: &'a Pipeline) -> Result<Self> {
-        Ok(Self {
-            schema: arrow_schema(&pipeline.schema)?,
-            memory: pipeline.host.memory("refused rows"),
-            pipeline,
-            writer: None,
-            refusals: Vec::new(),
-            inferred: 0,
-        })
-    }
-
-    async fn take(&mut self, answer: Answer, stage: &mut Stager) -> Result<()> {
-        self.inferred += answer.inferred;
-        for (row, reason) in &answer.embedded.errors {
-            let key = answer.keys.value(*row).to_owned();
-            let bytes = key.len() + size_of::<Refusal>();
-            self.memory.try_grow(bytes).map_err(from_datafusion)?;
-            self.refusals.push(Refusal {
-                key,
-                hash: answer.hashes.value(*row).try_into().unwrap_or_default(),
-                reason: *reason,
-            });
-        }
-        if answer.embedded.errors.len() == answer.keys.len() {
-            return Ok(());
-        }
-        let batch = self.batch(answer)?;
-        if self.writer.is_none() {
-            self.writer = Some(self.open(stage)?);
-        }
-        match &mut self.writer {
-            Some(writer) => writer.write(&batch).await,
-            None => Ok(()),
-        }
-    }
-
-    fn open(&self, stage: &mut Stager) -> Result<FragmentWriter> {
-        let (store, key) = (Arc::clone(&self.pipeline.store), stage.reserve("parquet")?);
-        let (env, schema) = (&self.pipeline.env, &self.pipeline.schema);
-        FragmentWriter::new(store, env, Layout::Embedding, schema, key)
-    }
-
-    fn batch(&self, answer: Answer) -> Result<RecordBatch> {
-        let vectors: ArrayRef = Arc::new(answer.embedded.vectors);
-        let live = is_not_null(&vectors)?;
-        let keep = |array: &dyn Array| filter(array, &live);
-        let vectors = keep(&vectors)?;
-        let constant = |text: &str| -> ArrayRef {
-            let texts = std::iter::repeat_n(text, vectors.len());
-            Arc::new(StringArray::from_iter_values(texts))
-        };
-        let columns = vec![
-            keep(&answer.keys)?,
-            constant(&self.pipeline.source_id),
-            constant(&self.pipeline.model_id),
-            Arc::clone(&vectors),
-            keep(&answer.hashes)?,
-        ];
-        Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
-    }
-
-    async fn finish(self, stage: &mut Stager) -> Result<Inferred> {
-        let fragment = match self.writer {
-            Some(writer) => writer.finish(stage).await?,
-            None => None,
-        };
-        Ok(Inferred {
-            fragment,
-            refusals: self.refusals,
-            inferred: self.inferred,
-            _memory: self.memory,
-        })
-    }
 }

@@ -6,4 +6,5 @@ pub(crate) mod earlier;
 pub(crate) mod fold;
 pub(crate) mod infer;
 pub(crate) mod scan;
+pub(crate) mod sink;
 pub(crate) mod spool;

@@ -160,12 +160,11 @@ fn key_texts(column: &ArrayRef) -> Result<StringArray> {
             limit: limits::KEY_BYTES as u64,
         });
     }
-    Ok(owned(texts))
-}
-
-/// A copy of a slice that shares its buffers with others: spooled memory is counted by buffer.
-fn owned(texts: &StringArray) -> StringArray {
-    StringArray::from_iter(texts.iter())
+    // Spooled memory is counted by buffer: a slice must not share its buffers with others.
+    Ok(match rendered.data_type() {
+        DataType::Utf8 => StringArray::from_iter(texts.iter()),
+        _ => texts.clone(),
+    })
 }
 
 /// Whether a column can be a key: its values have a text that tells them apart.

@@ -1,17 +1,13 @@
 //! `generate_embeddings`: a new table from a source.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, RecordBatch};
-use futures::{StreamExt, TryStreamExt};
 use stratagraph::catalog::resolve;
 use stratagraph::embed::Embedder;
 use stratagraph::ident::Name;
 use stratagraph::publish::definition::Definition;
 use stratagraph::publish::{NewTable, Published, Requester, StagedDelta, create};
 use stratagraph::store::Stager;
-use stratagraph::table::ledger::{LedgerChange, Reject};
 use stratagraph::table::schema::embedding_schema;
 use stratagraph::{Error, Result};
 use stratagraph_providers::{ArgSpec, ArgType, ArgValue, FunctionSpec, TableFunction};
@@ -20,7 +16,7 @@ use tracing::Instrument;
 use crate::engine::{Engine, Run, model_ref};
 use crate::function::{ReportFunction, answer};
 use crate::refresh::earlier::Earlier;
-use crate::refresh::infer::{Inferred, Pipeline};
+use crate::refresh::infer::Pipeline;
 use crate::refresh::scan::{self, Scanned, can_be_key};
 use crate::refresh::{diff, fold};
 use crate::report::GenerateReport;
@@ -249,100 +245,27 @@ async fn embed(run: &Run, plan: &Plan, scanned: &Scanned, stage: &mut Stager) ->
         source_id: source::shown(&plan.source.name),
         model_id: plan.definition.model.spec.clone(),
     };
-    let repeats = Repeats::default();
-    let noted = repeats.clone();
     let rows = diff::sorted(&run.host, &scanned.rows).await?;
-    let rows = rows.inspect_ok(move |batch| noted.note(batch)).boxed();
     let nothing = Earlier::new(&run.host, store).reader().await?;
     let inferred = pipeline
         .run(rows, scanned.rows.rows(), nothing, stage)
         .await?;
-    let repeated = repeats.take();
-    let unique = repeated.is_empty();
     let dropped = inferred.refusals.len() as u64;
     let rows = inferred.fragment.as_ref().map_or(0, |f| f.rows);
     let int = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     let counts = [("added", rows), ("dropped_rows", dropped)].map(|(k, n)| (k.to_owned(), int(n)));
     let delta = StagedDelta {
-        ledger: ledger(&inferred, &repeated),
+        ledger: inferred.rejects(),
         fold: Some(fold::without_passing(
             &scanned.folder,
             &inferred.refusals,
-            unique,
+            inferred.unique,
         )),
         fragment: inferred.fragment,
         counts: counts.into(),
         ..StagedDelta::default()
     };
     Ok(Made { delta, dropped })
-}
-
-/// Keys that occur more than once, with their rows, found while sorted rows pass by.
-#[derive(Clone, Default)]
-struct Repeats(Arc<std::sync::Mutex<RepeatState>>);
-
-#[derive(Default)]
-struct RepeatState {
-    last: Option<String>,
-    repeated: BTreeMap<String, u64>,
-}
-
-impl Repeats {
-    fn note(&self, batch: &RecordBatch) {
-        let mut state = self
-            .0
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        let keys = batch.column(0).as_string::<i32>();
-        let state = &mut *state;
-        for row in 0..keys.len() {
-            let key = keys.value(row);
-            let same = match row {
-                0 => state.last.as_deref() == Some(key),
-                _ => keys.value(row - 1) == key,
-            };
-            if same {
-                *state.repeated.entry(key.to_owned()).or_insert(1) += 1;
-            }
-        }
-        if let Some(last) = keys.len().checked_sub(1) {
-            state.last = Some(keys.value(last).to_owned());
-        }
-    }
-
-    /// Keys with the number of their rows.
-    fn take(&self) -> BTreeMap<String, u64> {
-        let mut state = self
-            .0
-            .lock()
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
-        std::mem::take(&mut state.repeated)
-    }
-}
-
-/// What is refused for good, a key once. A key that also has a live row is no reject: it is in the
-/// table, and a refresh refuses it as not unique.
-fn ledger(inferred: &Inferred, repeated: &BTreeMap<String, u64>) -> Vec<LedgerChange> {
-    let mut refused: BTreeMap<&str, u64> = BTreeMap::new();
-    for refusal in &inferred.refusals {
-        *refused.entry(&refusal.key).or_insert(0) += 1;
-    }
-    let mut seen = BTreeSet::new();
-    let lasting = inferred.refusals.iter().filter(|r| r.reason.is_lasting());
-    let changes = lasting.filter(|r| {
-        let rows = repeated.get(&r.key).copied().unwrap_or(1);
-        let all = refused.get(r.key.as_str()).copied().unwrap_or(0) == rows;
-        all && seen.insert(r.key.as_str())
-    });
-    changes
-        .map(|r| LedgerChange {
-            key: r.key.clone(),
-            reject: Some(Reject {
-                hash: r.hash,
-                reason: r.reason.as_str().to_owned(),
-            }),
-        })
-        .collect()
 }
 
 /// The SQL function.
