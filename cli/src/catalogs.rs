@@ -4,9 +4,7 @@
 use std::sync::Arc;
 
 use datafusion::catalog::{CatalogProvider, CatalogProviderList};
-
-/// The catalog that `install` registers.
-const PLUGIN_CATALOG: &str = "sg";
+use stratagraph_udfs::CATALOG;
 
 /// Two views of one list. The dynamic view takes an unknown table name for the path of a file and
 /// swallows the first error of a lookup; a missing or damaged versioned table must stay one.
@@ -31,7 +29,7 @@ impl CatalogProviderList for Catalogs {
 
     fn catalog(&self, name: &str) -> Option<Arc<dyn CatalogProvider>> {
         match name {
-            PLUGIN_CATALOG => self.plain.catalog(name),
+            CATALOG => self.plain.catalog(name),
             _ => self.dynamic.catalog(name),
         }
     }

@@ -15,7 +15,7 @@ use stratagraph_udfs::{CATALOG, check_ddl};
 use url::Url;
 
 /// A session whose plans are checked before they run.
-pub struct Guarded(pub SessionContext);
+pub(crate) struct Guarded(pub SessionContext);
 
 #[async_trait::async_trait]
 impl CliSessionContext for Guarded {

@@ -6,10 +6,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use crate::guarded::Guarded;
 use datafusion::common::config::Dialect;
 use datafusion::error::{DataFusionError, Result};
-use datafusion::prelude::SessionContext;
 use datafusion_cli::command::{Command, OutputFormat};
 use datafusion_cli::exec;
 use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreRegistry;
@@ -17,6 +15,7 @@ use datafusion_cli::print_options::PrintOptions;
 use tokio::sync::mpsc;
 
 use crate::args::{self, Args};
+use crate::guarded::Guarded;
 use crate::progress::Bar;
 use crate::script::Script;
 use crate::session;
@@ -26,7 +25,7 @@ const LINES_AHEAD: usize = 64;
 
 /// A session and how its results are printed.
 pub(crate) struct Program {
-    ctx: SessionContext,
+    ctx: Guarded,
     print: PrintOptions,
     bar: Arc<Bar>,
 }
@@ -64,7 +63,11 @@ impl Program {
             color: args.color,
             instrumented_registry: stores,
         };
-        Ok(Self { ctx, print, bar })
+        Ok(Self {
+            ctx: Guarded(ctx),
+            print,
+            bar,
+        })
     }
 
     /// Takes a bar that was left behind off the screen.
@@ -94,7 +97,7 @@ impl Program {
             let lines = read_lines(open(&file)?);
             self.run_lines(lines).await?;
         }
-        exec::exec_from_repl(&Guarded(self.ctx.clone()), &mut self.print)
+        exec::exec_from_repl(&self.ctx, &mut self.print)
             .await
             .map_err(|error| DataFusionError::External(Box::new(error)))
     }
@@ -155,8 +158,7 @@ impl Program {
     }
 
     async fn execute(&self, sql: String) -> Result<()> {
-        let result =
-            exec::exec_from_commands(&Guarded(self.ctx.clone()), vec![sql], &self.print).await;
+        let result = exec::exec_from_commands(&self.ctx, vec![sql], &self.print).await;
         self.bar.clear();
         result
     }
@@ -183,7 +185,7 @@ impl Program {
     }
 
     fn dialect(&self) -> Dialect {
-        let state = self.ctx.state_ref();
+        let state = self.ctx.0.state_ref();
         let state = state.read();
         state.config_options().sql_parser.dialect
     }

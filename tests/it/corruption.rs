@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use futures::TryStreamExt;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt};
@@ -12,7 +11,7 @@ use stratagraph::catalog::resolve;
 use stratagraph::publish::Deletes;
 use stratagraph::table::verify::{Verdict, verify};
 
-use crate::support::audit::process;
+use crate::support::audit::{objects, process};
 use crate::support::embedding::{Source, content, expected, generate, refresh, table_name};
 
 type Objects = Vec<(Path, bytes::Bytes)>;
@@ -34,18 +33,8 @@ async fn fixture() -> Fixture {
         .await
         .1
         .unwrap();
-    let metas: Vec<_> = base.list(None).try_collect().await.unwrap();
-    let mut objects = Vec::new();
-    for meta in metas {
-        let bytes = base
-            .get(&meta.location)
-            .await
-            .unwrap()
-            .bytes()
-            .await
-            .unwrap();
-        objects.push((meta.location, bytes));
-    }
+    let shared: Arc<dyn ObjectStore> = Arc::clone(&base) as _;
+    let objects = objects(&shared).await;
     Fixture {
         base: base.fork(),
         objects,

@@ -3,14 +3,13 @@
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 
-use futures::TryStreamExt;
+use object_store::ObjectStore;
 use object_store::memory::InMemory;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt};
 use stratagraph::catalog::Catalog;
 use stratagraph::publish::Deletes;
 
-use crate::support::audit::{Told, audit, process};
+use crate::support::audit::{Told, audit, objects, process};
 use crate::support::embedding::{Source, all_match, compact, content, expected, generate, refresh};
 
 fn directory() -> PathBuf {
@@ -45,23 +44,6 @@ async fn write(catalog: &Arc<Catalog>) -> Source {
     source
 }
 
-async fn objects(store: &Arc<dyn ObjectStore>) -> Vec<(String, bytes::Bytes)> {
-    let mut metas: Vec<_> = store.list(None).try_collect().await.unwrap();
-    metas.sort_by(|a, b| a.location.cmp(&b.location));
-    let mut objects = Vec::new();
-    for meta in metas {
-        let bytes = store
-            .get(&meta.location)
-            .await
-            .unwrap()
-            .bytes()
-            .await
-            .unwrap();
-        objects.push((meta.location.to_string(), bytes));
-    }
-    objects
-}
-
 fn committed(directory: &FilePath, prefix: &str, into: &mut Vec<(String, bytes::Bytes)>) {
     for entry in std::fs::read_dir(directory).unwrap().map(|e| e.unwrap()) {
         let key = format!("{prefix}{}", entry.file_name().to_str().unwrap());
@@ -77,7 +59,11 @@ fn committed(directory: &FilePath, prefix: &str, into: &mut Vec<(String, bytes::
 async fn format_1_is_read_and_written_as_committed() {
     let fresh: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
     let source = write(&process(Arc::clone(&fresh), 42)).await;
-    let written = objects(&fresh).await;
+    let written: Vec<(String, bytes::Bytes)> = objects(&fresh)
+        .await
+        .into_iter()
+        .map(|(key, bytes)| (key.to_string(), bytes))
+        .collect();
     if std::env::var_os("UPDATE").is_some() {
         let _ = std::fs::remove_dir_all(directory());
         for (key, bytes) in &written {

@@ -11,6 +11,7 @@ mod corruption;
 mod embed;
 mod golden;
 mod kill;
+mod limits;
 mod protocol_model;
 mod publish;
 mod s3_server;

@@ -161,3 +161,23 @@ pub async fn no_orphans(base: Arc<dyn ObjectStore>, seed: u64) -> Result<(), Str
     }
     Ok(())
 }
+
+/// All objects of a store with their bytes, in key order.
+pub async fn objects(store: &Arc<dyn ObjectStore>) -> Vec<(Path, bytes::Bytes)> {
+    use futures::TryStreamExt;
+    use object_store::ObjectStoreExt;
+    let mut metas: Vec<_> = store.list(None).try_collect().await.unwrap();
+    metas.sort_by(|a, b| a.location.cmp(&b.location));
+    let mut objects = Vec::new();
+    for meta in metas {
+        let bytes = store
+            .get(&meta.location)
+            .await
+            .unwrap()
+            .bytes()
+            .await
+            .unwrap();
+        objects.push((meta.location, bytes));
+    }
+    objects
+}

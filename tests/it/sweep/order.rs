@@ -19,9 +19,9 @@ fn shared(step: &Step) -> bool {
     step.key.starts_with("catalog") || matches!(step.op.to_string().as_str(), "DELETE" | "LIST")
 }
 
+/// A collection after everything else leaves what the audit then reads.
 async fn audited(store: Arc<dyn ObjectStore>, told: Arc<Mutex<Told>>) -> Result<(), String> {
     let told = told.lock().unwrap().clone();
-    audit(Arc::clone(&store), &told).await?;
     no_orphans(Arc::clone(&store), 90).await?;
     audit(store, &told).await.map(drop)
 }

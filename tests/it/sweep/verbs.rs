@@ -11,7 +11,7 @@ use stratagraph::ident::{BranchName, Name, TxnId};
 use stratagraph::publish::Deletes;
 use stratagraph::{Error, Result};
 
-use crate::support::audit::process;
+use crate::support::audit::{objects, process};
 use crate::support::embedding::{
     Source, compact, content, expected, generate, refresh, table_name,
 };
@@ -233,19 +233,10 @@ impl Verb {
 }
 
 async fn copy(from: &Arc<dyn object_store::ObjectStore>) -> InMemory {
-    use futures::TryStreamExt;
-    use object_store::{ObjectStore, ObjectStoreExt};
+    use object_store::ObjectStore;
     let to = InMemory::new();
-    let metas: Vec<_> = from.list(None).try_collect().await.unwrap();
-    for meta in metas {
-        let bytes = from
-            .get(&meta.location)
-            .await
-            .unwrap()
-            .bytes()
-            .await
-            .unwrap();
-        to.put_opts(&meta.location, bytes.into(), Default::default())
+    for (key, bytes) in objects(from).await {
+        to.put_opts(&key, bytes.into(), Default::default())
             .await
             .unwrap();
     }

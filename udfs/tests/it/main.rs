@@ -1,5 +1,4 @@
 //! The SQL surface from outside: every verb through SQL and through Rust.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
 #![allow(
     missing_docs,
     clippy::unwrap_used,

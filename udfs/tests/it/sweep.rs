@@ -113,20 +113,23 @@ fn verbs() -> Vec<Verb> {
     ]
 }
 
-/// (version, live rows, keys by versions) of the table, or nothing.
-async fn state(store: Arc<dyn ObjectStore>) -> Option<(u64, u64)> {
+/// What a store holds; every artifact of the table is whole.
+async fn state(store: Arc<dyn ObjectStore>) -> State {
     let sg = process(store, 90, BEFORE).await.unwrap();
     let tables = sg.embedding_tables().await.unwrap();
     for check in tables.iter().map(|t| sg.verify_materialization(&t.table)) {
         assert!(check.await.unwrap().iter().all(|c| c.verdict == "match"));
     }
-    tables.first().map(|t| (t.version, t.live_rows.unwrap()))
+    tables.first().map(|t| (t.version, t.live_rows))
 }
+
+/// Version and live rows of the table, if there is one.
+type State = Option<(u64, Option<u64>)>;
 
 struct Stage {
     base: InMemory,
-    before: Option<(u64, u64)>,
-    after: Option<(u64, u64)>,
+    before: State,
+    after: State,
     calls: u64,
 }
 
