@@ -7,7 +7,6 @@
     reason = "a test fails by panicking"
 )]
 
-mod costs;
 mod duplicates;
 mod generate;
 mod install;
