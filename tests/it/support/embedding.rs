@@ -318,19 +318,21 @@ pub struct Ran {
     pub attempts: u32,
 }
 
+/// A transaction and the id of the table's dataset.
+async fn begin(catalog: &Arc<Catalog>) -> Result<(Stager, String)> {
+    let head = catalog.look().await?;
+    let dataset = resolve::embedding_dataset(catalog.store(), &head, &table_name()).await?;
+    Ok((catalog.begin().await?, dataset.id))
+}
+
 /// Refreshes the table; the transaction is known whatever the outcome.
 pub async fn refresh(
     catalog: &Arc<Catalog>,
     source: &Source,
     deletes: Deletes,
 ) -> (Option<TxnId>, Result<Ran>) {
-    let found = async {
-        let head = catalog.look().await?;
-        let dataset = resolve::embedding_dataset(catalog.store(), &head, &table_name()).await?;
-        Ok((catalog.begin().await?, dataset.id))
-    };
-    let (stage, dataset) = match found.await {
-        Ok(found) => found,
+    let (stage, dataset) = match begin(catalog).await {
+        Ok(begun) => begun,
         Err(e) => return (None, Err(e)),
     };
     let txn = Some(stage.txn().clone());
@@ -355,13 +357,8 @@ pub async fn compact(
     catalog: &Arc<Catalog>,
     entries: Option<Vec<u64>>,
 ) -> (Option<TxnId>, Result<Published>) {
-    let found = async {
-        let head = catalog.look().await?;
-        let dataset = resolve::embedding_dataset(catalog.store(), &head, &table_name()).await?;
-        Ok((catalog.begin().await?, dataset.id))
-    };
-    let (stage, dataset) = match found.await {
-        Ok(found) => found,
+    let (stage, dataset) = match begin(catalog).await {
+        Ok(begun) => begun,
         Err(e) => return (None, Err(e)),
     };
     let txn = Some(stage.txn().clone());
