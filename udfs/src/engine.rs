@@ -13,7 +13,7 @@ use stratagraph::embed::{
 };
 use stratagraph::ident::Name;
 use stratagraph::publish::definition::{Definition, ModelRef};
-use stratagraph::{Error, Result, digest};
+use stratagraph::{Error, Result};
 use stratagraph_providers::{Metadata, RunContext, StatementPin};
 
 use crate::host::Host;
@@ -80,7 +80,7 @@ impl Engine {
     ) -> Result<Arc<dyn Embedder>> {
         let (_, model) = self.model(Some(&definition.model.spec))?;
         let current = Definition {
-            model: model_ref(&definition.model.spec, model.as_ref())?,
+            model: model_ref(&definition.model.spec, model.as_ref()),
             dimensions: model.dimensions() as u64,
             ..definition.clone()
         };
@@ -114,12 +114,11 @@ pub(crate) fn has_unique_keys(snapshot: &TableSnapshot) -> bool {
 }
 
 /// What a definition records of a model.
-pub(crate) fn model_ref(spec: &str, model: &dyn Embedder) -> Result<ModelRef> {
-    let bytes = digest::canonical_json(model.definition().value())?;
-    Ok(ModelRef {
+pub(crate) fn model_ref(spec: &str, model: &dyn Embedder) -> ModelRef {
+    ModelRef {
         spec: spec.to_owned(),
-        definition: String::from_utf8_lossy(&bytes).into_owned(),
-    })
+        definition: model.definition().canonical().to_owned(),
+    }
 }
 
 /// One run of a verb or a read: the engine, the session it works for, and the statement's snapshot.

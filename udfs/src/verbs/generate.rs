@@ -138,7 +138,7 @@ async fn plan(run: &Run, request: &GenerateEmbeddings) -> Result<Plan> {
         source.reference(&used),
         request.columns.clone(),
         request.key_column.clone(),
-        model_ref(&spec, model.as_ref())?,
+        model_ref(&spec, model.as_ref()),
         model.dimensions() as u64,
     );
     Ok(Plan {
