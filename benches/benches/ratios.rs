@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 mod commits;
+mod dense;
 mod first_row;
 mod masked;
 mod refresh;

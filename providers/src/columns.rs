@@ -1,6 +1,7 @@
 //! The columns of a table as SQL sees them, and how a planned schema reads a pinned one.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use stratagraph::catalog::resolve::TableSnapshot;
@@ -22,7 +23,7 @@ pub struct PlannedColumn {
 }
 
 /// The columns that a table had when a statement was planned.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct PlannedTable {
     /// The table.
     pub name: Name,
@@ -34,6 +35,8 @@ pub struct PlannedTable {
     pub columns: Vec<PlannedColumn>,
     /// The schema that SQL sees.
     pub schema: SchemaRef,
+    /// Whether a statement of this process has opened the first files of that version.
+    pub(crate) opened: AtomicBool,
 }
 
 impl PlannedTable {
@@ -46,6 +49,7 @@ impl PlannedTable {
             manifest: snapshot.manifest_ref.key.clone(),
             schema: schema_of(&columns),
             columns,
+            opened: AtomicBool::new(false),
         })
     }
 
@@ -71,6 +75,7 @@ impl PlannedTable {
             manifest: String::new(),
             schema: schema_of(&columns),
             columns,
+            opened: AtomicBool::new(false),
         }
     }
 
@@ -193,6 +198,7 @@ mod tests {
         PlannedTable {
             schema: schema_of(&columns),
             columns,
+            opened: AtomicBool::new(false),
             ..PlannedTable::unknown(Name::parse("t").unwrap(), "d1".to_owned())
         }
     }

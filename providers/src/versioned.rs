@@ -1,6 +1,7 @@
 //! A table of the store as a DataFusion table.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
@@ -11,16 +12,21 @@ use datafusion::error::Result;
 use datafusion::logical_expr::dml::{InsertOp, MergeIntoClause};
 use datafusion::logical_expr::{Expr, LogicalPlan, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
+use futures::future::join_all;
 use stratagraph::catalog::resolve::{self, TableSnapshot};
+use stratagraph::table::file::FragmentFile;
 
 use crate::columns::PlannedTable;
 use crate::error::ResultExt;
 use crate::hooks::{TableWrite, WriteHooks, read_only};
 use crate::metadata::Metadata;
 use crate::pin::StatementPin;
-use crate::scan::FragmentScan;
+use crate::scan::{FragmentScan, live_fragments};
 use crate::settings::Settings;
 use crate::statement::key_of;
+
+/// Fragments that a first statement opens while it looks at the head.
+const OPENED_AHEAD: usize = 4;
 
 /// Which version a provider reads.
 #[derive(Debug, Clone)]
@@ -160,6 +166,30 @@ impl VersionedTableProvider {
         Ok((Arc::new(snapshot), pin))
     }
 
+    /// Opens the table's first fragments as this process knows them, once for each version of its
+    /// columns, so that a cold statement does not wait for the head and for the files in turn. What
+    /// fails here is for the scan to meet.
+    async fn open_ahead(&self) {
+        let Some(head) = self.metadata.catalog().cached() else {
+            return;
+        };
+        if !matches!(self.reads, Reads::Current) || self.planned.opened.swap(true, Relaxed) {
+            return;
+        }
+        let store = self.metadata.catalog().store();
+        let Ok(snapshot) = resolve::table(store, &head, &self.planned.name, None).await else {
+            return;
+        };
+        if let Ok(fragments) = live_fragments(store, &snapshot).await {
+            let first = fragments.iter().take(OPENED_AHEAD);
+            let open = first.map(|f| async move {
+                let file = FragmentFile::new(Arc::clone(store), Arc::new(f.file.clone()));
+                file.metadata().await.is_ok()
+            });
+            join_all(open).await;
+        }
+    }
+
     async fn write(
         &self,
         state: &dyn Session,
@@ -201,7 +231,9 @@ impl TableProvider for VersionedTableProvider {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let (snapshot, pin) = self.resolve(state).await.df()?;
+        // The newest known head is nearly always still the head, so its files are opened meanwhile.
+        let (resolved, ()) = futures::join!(self.resolve(state), self.open_ahead());
+        let (snapshot, pin) = resolved.df()?;
         let scan = FragmentScan {
             state,
             store: self.metadata.catalog().store(),

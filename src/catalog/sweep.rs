@@ -11,7 +11,7 @@ use super::log::{Catalog, Head, is_live_under};
 use super::manifest::BranchManifest;
 use super::mark::{Marked, mark, mark_branch};
 use super::resolve;
-use super::slot::{BranchEntry, CommitKind, CommitRecord, SlotBody};
+use super::slot::{BranchEntry, CommitKind, CommitRecord, Pin, SlotBody};
 use crate::ident::{BranchName, Name, TxnId};
 use crate::store::layout;
 use crate::{Error, Result};
@@ -58,8 +58,10 @@ impl Operation for Expire {
         let branch = dataset.branch(&self.branch).cloned().ok_or_else(missing)?;
         let mut manifest = BranchManifest::load(&store, &branch.manifest).await?;
         let pins = attempt.head.body.pins.entries(&store).await?;
+        let lapsed = lapsed(attempt, &pins);
         let pinned: Vec<u64> = pins
             .iter()
+            .filter(|(name, _)| !lapsed.contains(name))
             .filter(|(_, p)| p.dataset == dataset.id && p.branch == branch.id)
             .map(|(_, p)| p.version)
             .collect();
@@ -95,8 +97,19 @@ impl Operation for Expire {
         );
         let mut edit = Edit::new(record);
         edit.datasets.insert(self.name.to_string(), Some(dataset));
+        edit.pins = lapsed.into_iter().map(|name| (name, None)).collect();
         Ok(Some(edit))
     }
+}
+
+/// Names of the pins whose time is over.
+///
+/// When a pin lapses is policy; that its version may go is decided by the commit that drops it.
+fn lapsed(attempt: &Attempt<'_>, pins: &[(String, Pin)]) -> Vec<String> {
+    let now = attempt.catalog.env().clock.now_micros();
+    let over = |pin: &Pin| pin.expires_at.is_some_and(|end| end <= now);
+    let names = pins.iter().filter(|(_, pin)| over(pin));
+    names.map(|(name, _)| name.clone()).collect()
 }
 
 /// A commit record of an administrative commit.
@@ -141,6 +154,9 @@ impl Operation for Collect {
             request_id: None,
         });
         edit.horizon = Some(self.horizon.unwrap_or(attempt.version));
+        let pins = attempt.head.body.pins.entries(attempt.store()).await?;
+        let lapsed = lapsed(attempt, &pins).into_iter();
+        edit.pins = lapsed.map(|name| (name, None)).collect();
         Ok(Some(edit))
     }
 }

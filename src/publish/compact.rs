@@ -17,7 +17,7 @@ use crate::env::Env;
 use crate::ident::Name;
 use crate::store::{Stager, Store};
 use crate::table::compact::{Compaction, compact as merge};
-use crate::table::manifest::{Entry, TableDelta, TableManifest};
+use crate::table::manifest::{Entry, Fragment, TableDelta, TableManifest};
 use crate::table::mask::{LogicalMask, mask_digest};
 use crate::table::read::TableReader;
 use crate::{Error, Result};
@@ -29,17 +29,64 @@ pub struct CompactRequest {
     pub name: Name,
     /// Its dataset id.
     pub dataset: String,
-    /// Numbers of the entries to merge; `None` = all.
-    pub entries: Option<Vec<u64>>,
+    /// What to merge.
+    pub merge: Merge,
     /// Who asks.
     pub requester: Requester,
+}
+
+/// Which fragments a compaction merges into one.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Merge {
+    /// All of them.
+    All,
+    /// Those of these entries.
+    Entries(Vec<u64>),
+    /// Small ones and those with many dead rows, if anything is won by it: two or more, or one that
+    /// has too many dead rows.
+    Tiered {
+        /// A fragment of fewer bytes is small.
+        max_bytes: u64,
+        /// A larger share of dead rows, from 0 to 1, is many.
+        min_masked: f64,
+    },
+}
+
+impl Merge {
+    /// Entries to merge; `None` when there is nothing to do.
+    fn choose(&self, entries: &[Entry]) -> Option<Vec<Entry>> {
+        let chosen: Vec<Entry> = match self {
+            Self::All => return Some(entries.to_vec()),
+            Self::Entries(wanted) => {
+                let of = entries.iter().filter(|e| wanted.contains(&e.id));
+                of.cloned().collect()
+            }
+            Self::Tiered {
+                max_bytes,
+                min_masked,
+            } => {
+                let heavy = |f: &Fragment| f.dead.rows as f64 > min_masked * f.rows as f64;
+                let of = |e: &&Entry| {
+                    let fragment = e.fragment.as_ref();
+                    fragment.is_some_and(|f| f.file.object.size < *max_bytes || heavy(f))
+                };
+                let chosen: Vec<Entry> = entries.iter().filter(of).cloned().collect();
+                let alone = chosen.len() == 1
+                    && !chosen.iter().filter_map(|e| e.fragment.as_ref()).any(heavy);
+                if alone { Vec::new() } else { chosen }
+            }
+        };
+        (!chosen.is_empty()).then_some(chosen)
+    }
 }
 
 /// A finished compaction.
 #[derive(Debug)]
 pub struct Compacted {
-    /// The new version.
-    pub published: Published,
+    /// The new version; `None` when there was nothing to do.
+    pub published: Option<Published>,
+    /// The version that was read last.
+    pub base: TableSnapshot,
     /// Attempts made.
     pub attempts: u32,
 }
@@ -48,6 +95,7 @@ struct Compact {
     request: CompactRequest,
     /// What was merged, and the version it was read at.
     merged: Option<(u64, Compaction)>,
+    base: Option<TableSnapshot>,
     published: Option<Published>,
 }
 
@@ -68,12 +116,16 @@ pub async fn compact(
     let operation = Compact {
         request,
         merged: None,
+        base: None,
         published: None,
     };
     let outcome = catalog.commit(stage, operation).await?;
-    let published = outcome.operation.published.ok_or(missing)?;
+    let Compact {
+        base, published, ..
+    } = outcome.operation;
     Ok(Compacted {
-        published,
+        published: published.filter(|_| outcome.committed),
+        base: base.ok_or(missing)?,
         attempts: outcome.attempts,
     })
 }
@@ -96,13 +148,17 @@ impl Operation for Compact {
         }
         let (read, merged) = match self.merged.take() {
             Some((read, merged)) if still_there(&store, &parent, read).await? => (read, merged),
-            _ => (
-                parent.version(),
-                self.merge(&env, &store, &parent, attempt.stage).await?,
-            ),
+            _ => match self.merge(&env, &store, &parent, attempt.stage).await? {
+                Some(merged) => (parent.version(), merged),
+                None => {
+                    self.base = Some(parent);
+                    return Ok(None);
+                }
+            },
         };
         let edit = self.build(attempt, &env, &parent, read, &merged).await?;
         self.merged = Some((read, merged));
+        self.base = Some(parent);
         Ok(Some(edit))
     }
 }
@@ -122,13 +178,12 @@ impl Compact {
         store: &Arc<Store>,
         parent: &TableSnapshot,
         stage: &mut Stager,
-    ) -> Result<Compaction> {
+    ) -> Result<Option<Compaction>> {
         let reader = TableReader::new(Arc::clone(store), env, Arc::clone(&parent.table));
-        let mut entries = reader.entries().await?.to_vec();
-        if let Some(wanted) = &self.request.entries {
-            entries.retain(|e| wanted.contains(&e.id));
+        match self.request.merge.choose(&reader.entries().await?) {
+            None => Ok(None),
+            Some(entries) => merge(&reader, env, &entries, stage).await.map(Some),
         }
-        merge(&reader, env, &entries, stage).await
     }
 
     async fn build(
@@ -189,6 +244,7 @@ impl Compact {
             requester: self.request.requester.clone(),
             staged,
             mark,
+            imports: false,
         };
         let (edit, published) = next_version(attempt, parent, next)?;
         self.published = Some(published);

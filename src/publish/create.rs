@@ -163,6 +163,7 @@ impl Operation for Create {
             requester: self.new.requester.clone(),
             staged,
             mark: attempt.stage.mark(),
+            imports: false,
         };
         let (edit, published) = first_version(attempt, &self.ids, next)?;
         self.published = Some(published);

@@ -19,6 +19,9 @@ pub(super) struct Descriptor {
     pub parent_identity: Option<Digest>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletes: Option<Deletes>,
+    /// The version whose content a restore makes current again, and its identity.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restored: Option<(u64, Option<Digest>)>,
 }
 
 impl Descriptor {
@@ -29,6 +32,7 @@ impl Descriptor {
             parent_version: parent.version(),
             parent_identity,
             deletes,
+            restored: None,
         }
     }
 }

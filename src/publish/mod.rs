@@ -1,4 +1,4 @@
-//! Transactions on embedding tables: create, refresh, compact.
+//! Transactions on embedding tables: create, refresh, compact, restore, rename.
 //!
 //! A transaction stages fragments and asks the catalog to commit. Everything that depends on the
 //! parent (positions, bitmaps, masks, manifests, identity, version number) is made inside the commit
@@ -12,10 +12,14 @@ mod descriptor;
 mod kill;
 mod overlap;
 mod refresh;
+mod rename;
+mod restore;
 mod successor;
 
-pub use compact::{CompactRequest, Compacted, compact};
+pub use compact::{CompactRequest, Compacted, Merge, compact};
 pub use create::{NewTable, create};
 pub use delta::{DeltaSource, StagedDelta};
 pub use refresh::{Deletes, RefreshRequest, Refreshed, refresh};
+pub use rename::rename;
+pub use restore::{RestoreRequest, restore};
 pub use successor::{Published, Requester};

@@ -225,6 +225,7 @@ impl<D: DeltaSource> Refresh<D> {
             requester: self.request.requester.clone(),
             staged,
             mark,
+            imports: false,
         };
         let (edit, published) = next_version(attempt, parent, next)?;
         self.published = Some(published);

@@ -60,6 +60,8 @@ pub(super) struct Next {
     pub staged: Vec<ObjRef>,
     /// [`crate::store::Stager::mark`] at the start of the attempt.
     pub mark: usize,
+    /// Whether it references objects that its parent does not, beside its own.
+    pub imports: bool,
 }
 
 /// Ids of a dataset and its main branch, minted once per transaction.
@@ -186,7 +188,7 @@ fn write(
         delta: vec![next.delta],
         history,
         objects: format_runs(&written),
-        imports: false,
+        imports: next.imports,
     };
     let object = attempt.stage.add_json(&manifest)?;
     let branch = BranchEntry {

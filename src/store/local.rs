@@ -119,15 +119,20 @@ impl LocalStore {
         prefix: Option<&Path>,
         offset: Option<&Path>,
     ) -> BoxStream<'static, Result<ObjectMeta>> {
-        let walk = Walk::new(prefix, offset);
         let inner = Arc::clone(&self.inner);
-        stream::try_unfold((walk, inner), |(mut walk, inner)| async move {
+        // A list that has ended takes no further step: each is a change of threads.
+        let walk = Some(Walk::new(prefix, offset));
+        stream::try_unfold((walk, inner), |(walk, inner)| async move {
+            let Some(mut walk) = walk else {
+                return Ok(None);
+            };
             let (batch, walk) = run(Arc::clone(&inner), move |inner| {
-                Ok((walk.next_batch(inner, LIST_CHUNK)?, walk))
+                let batch = walk.next_batch(inner, LIST_CHUNK)?;
+                Ok((batch, (!walk.is_done()).then_some(walk)))
             })
             .await?;
-            let items = batch.map(|batch| stream::iter(batch.into_iter().map(Ok)));
-            Ok::<_, Error>(items.map(|items| (items, (walk, inner))))
+            let items = stream::iter(batch.into_iter().map(Ok));
+            Ok::<_, Error>(Some((items, (walk, inner))))
         })
         .try_flatten()
         .boxed()

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::TryStreamExt;
 use object_store::{
-    Error as StoreError, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode,
-    PutOptions, path::Path,
+    Error as StoreError, GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions,
+    path::Path,
 };
 use serde::{Deserialize, Serialize};
 
@@ -337,19 +337,16 @@ impl Store {
         Ok(bytes)
     }
 
-    /// One ranged read, unverified; only [`VerifiedFile`] calls it.
-    async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes> {
-        let options = GetOptions {
-            range: Some(GetRange::Bounded(range.clone())),
-            ..Default::default()
-        };
-        let error = |e| Error::storage("get", key, e);
-        let result = self
-            .inner
-            .get_opts(&self.path(key), options)
-            .await
-            .map_err(error)?;
-        result.bytes().await.map_err(error)
+    /// Ranges of an object, unverified; only [`VerifiedFile`] calls it.
+    async fn get_ranges(&self, key: &str, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+        let parts = self.inner.get_ranges(&self.path(key), ranges).await;
+        let parts = parts.map_err(|e| Error::storage("get", key, e))?;
+        if parts.len() != ranges.len() {
+            let found = format!("{} ranges", parts.len());
+            let expected = format!("{} ranges", ranges.len());
+            return Err(Error::corrupt("object", key, expected, found));
+        }
+        Ok(parts)
     }
 }
 

@@ -170,53 +170,40 @@ impl VerifiedFile {
 
     /// Bytes of `range`, checked.
     pub async fn read(&self, range: Range<u64>) -> Result<Bytes> {
-        let size = self.file.object.size;
-        if range.start > range.end || range.end > size {
-            let found = format!("a read of bytes {}..{}", range.start, range.end);
-            return Err(Error::corrupt(
-                "fragment",
-                &self.file.object.key,
-                format!("{size} bytes"),
-                found,
-            ));
-        }
-        if range.is_empty() {
-            return Ok(Bytes::new());
-        }
-        if self.is_small() {
-            let whole = self.whole().await?;
-            return Ok(whole.slice(range.start as usize..range.end as usize));
-        }
-        let first = range.start / limits::BLOCK_BYTES;
-        let start = first * limits::BLOCK_BYTES;
-        let end = range.end.next_multiple_of(limits::BLOCK_BYTES).min(size);
-        let (bytes, sums) = futures::try_join!(
-            self.store.get_range(&self.file.object.key, start..end),
-            self.sums()
-        )?;
-        self.check(&bytes, start..end, &sums)?;
-        Ok(bytes.slice((range.start - start) as usize..(range.end - start) as usize))
+        let mut parts = self.read_many(vec![range]).await?;
+        Ok(parts.pop().unwrap_or_default())
     }
 
-    /// Many ranges; neighbours less than a block apart share one request.
+    /// Many ranges in one step; neighbours less than a block apart share a request.
     pub async fn read_many(&self, ranges: Vec<Range<u64>>) -> Result<Vec<Bytes>> {
-        let mut order: Vec<usize> = (0..ranges.len()).collect();
-        order.sort_by_key(|i| ranges[*i].start);
-        let mut spans: Vec<Range<u64>> = Vec::new();
-        for range in order.iter().map(|i| &ranges[*i]) {
-            match spans.last_mut() {
-                Some(span) if range.start <= span.end + limits::BLOCK_BYTES => {
-                    span.end = span.end.max(range.end);
-                }
-                _ => spans.push(range.clone()),
-            }
+        let object = &self.file.object;
+        let outside = |r: &&Range<u64>| r.start > r.end || r.end > object.size;
+        if let Some(range) = ranges.iter().find(outside) {
+            let found = format!("a read of bytes {}..{}", range.start, range.end);
+            let expected = format!("{} bytes", object.size);
+            return Err(Error::corrupt("fragment", &object.key, expected, found));
         }
-        let bytes =
-            futures::future::try_join_all(spans.iter().map(|s| self.read(s.clone()))).await?;
+        if self.is_small() && ranges.iter().any(|r| !r.is_empty()) {
+            let whole = self.whole().await?;
+            let cut = |r: &Range<u64>| whole.slice(r.start as usize..r.end as usize);
+            return Ok(ranges.iter().map(cut).collect());
+        }
+        let spans = block_spans(&ranges, object.size);
+        if spans.is_empty() {
+            return Ok(vec![Bytes::new(); ranges.len()]);
+        }
+        let (parts, sums) =
+            futures::try_join!(self.store.get_ranges(&object.key, &spans), self.sums())?;
+        for (span, bytes) in spans.iter().zip(&parts) {
+            self.check(bytes, span.clone(), &sums)?;
+        }
         let cut = |range: &Range<u64>| {
-            let i = spans.partition_point(|s| s.end < range.end);
-            let (span, bytes) = (&spans[i], &bytes[i]);
-            bytes.slice((range.start - span.start) as usize..(range.end - span.start) as usize)
+            if range.is_empty() {
+                return Bytes::new();
+            }
+            let i = spans.partition_point(|span| span.end < range.end);
+            let (start, bytes) = (spans[i].start, &parts[i]);
+            bytes.slice((range.start - start) as usize..(range.end - start) as usize)
         };
         Ok(ranges.iter().map(cut).collect())
     }
@@ -228,11 +215,12 @@ impl VerifiedFile {
         {
             return Ok(bytes);
         }
-        let (bytes, sums) = futures::try_join!(
-            self.store.get_range(&object.key, 0..object.size),
-            self.sums()
-        )?;
-        self.check(&bytes, 0..object.size, &sums)?;
+        let whole = 0..object.size;
+        let ranges = std::slice::from_ref(&whole);
+        let (parts, sums) =
+            futures::try_join!(self.store.get_ranges(&object.key, ranges), self.sums())?;
+        let bytes = parts.into_iter().next().unwrap_or_default();
+        self.check(&bytes, whole.clone(), &sums)?;
         self.store.cache().put_bytes(&object.key, bytes.clone());
         Ok(bytes)
     }
@@ -267,4 +255,26 @@ impl VerifiedFile {
         }
         Ok(())
     }
+}
+
+/// The whole blocks that cover `ranges`, ascending, with gaps of more than a block between them.
+fn block_spans(ranges: &[Range<u64>], size: u64) -> Vec<Range<u64>> {
+    let mut sorted: Vec<&Range<u64>> = ranges.iter().filter(|r| !r.is_empty()).collect();
+    sorted.sort_by_key(|r| r.start);
+    let mut spans: Vec<Range<u64>> = Vec::with_capacity(sorted.len());
+    for range in sorted {
+        let start = range.start / limits::BLOCK_BYTES * limits::BLOCK_BYTES;
+        let end = range
+            .end
+            .div_ceil(limits::BLOCK_BYTES)
+            .saturating_mul(limits::BLOCK_BYTES)
+            .min(size);
+        match spans.last_mut() {
+            Some(span) if start <= span.end.saturating_add(limits::BLOCK_BYTES) => {
+                span.end = span.end.max(end);
+            }
+            _ => spans.push(start..end),
+        }
+    }
+    spans
 }

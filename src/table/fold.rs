@@ -1,32 +1,49 @@
 //! An order-independent digest of the source rows of a version.
 //!
-//! Each row is hashed with its key and content hash, and the hashes are added modulo 2^256: partitions
-//! can be folded apart, in any order, and a row that occurs twice counts twice.
+//! Rows are hashed one by one and the hashes are added: partitions can be folded apart, in any order,
+//! and a row that occurs twice counts twice. Of the two sums one is of content hashes, which are
+//! SHA-256, so that no other contents have the same sum; the other ties each content to its key by
+//! XXH3 (Y. Collet, 128 bits), which needs an eighth of the time.
+
+use twox_hash::XxHash3_128;
 
 use super::manifest::SourceFold;
-use crate::digest::{Digest, Hasher};
+use crate::digest::Digest;
 
 /// Folds (key, content hash) pairs.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct SourceFolder {
-    /// 256 bits, least significant word first.
-    sum: [u64; 4],
+    /// Sum of the first halves of the content hashes.
+    contents: u128,
+    /// Sum of XXH3-128(content hash ‖ key).
+    rows_by_key: u128,
     rows: u64,
+    /// A buffer; no part of the value.
+    scratch: Vec<u8>,
 }
 
 impl SourceFolder {
     /// Adds a source row.
     pub fn add(&mut self, key: &str, hash: &[u8; 32]) {
-        let mut hasher = Hasher::new("stratagraph.source.row.v1");
-        hasher.part(key.as_bytes()).part(hash);
-        self.add_words(words(&hasher.finish()));
-        self.rows += 1;
+        let (content, row) = self.hashes(key, hash);
+        self.contents = self.contents.wrapping_add(content);
+        self.rows_by_key = self.rows_by_key.wrapping_add(row);
+        self.rows = self.rows.wrapping_add(1);
+    }
+
+    /// Takes out a row that was added.
+    pub fn remove(&mut self, key: &str, hash: &[u8; 32]) {
+        let (content, row) = self.hashes(key, hash);
+        self.contents = self.contents.wrapping_sub(content);
+        self.rows_by_key = self.rows_by_key.wrapping_sub(row);
+        self.rows = self.rows.wrapping_sub(1);
     }
 
     /// Adds the rows of another partition.
     pub fn merge(&mut self, other: &Self) {
-        self.add_words(other.sum);
-        self.rows += other.rows;
+        self.contents = self.contents.wrapping_add(other.contents);
+        self.rows_by_key = self.rows_by_key.wrapping_add(other.rows_by_key);
+        self.rows = self.rows.wrapping_add(other.rows);
     }
 
     /// Rows added.
@@ -37,9 +54,9 @@ impl SourceFolder {
     /// The fold; `unique` says whether each key occurred once.
     pub fn finish(&self, unique: bool) -> SourceFold {
         let mut bytes = [0; 32];
-        for (place, word) in bytes.chunks_exact_mut(8).zip(self.sum) {
-            place.copy_from_slice(&word.to_le_bytes());
-        }
+        let (contents, rows_by_key) = bytes.split_at_mut(16);
+        contents.copy_from_slice(&self.contents.to_le_bytes());
+        rows_by_key.copy_from_slice(&self.rows_by_key.to_le_bytes());
         SourceFold {
             sum: Digest::from_bytes(bytes),
             rows: self.rows,
@@ -47,20 +64,12 @@ impl SourceFolder {
         }
     }
 
-    fn add_words(&mut self, other: [u64; 4]) {
-        let mut carry = false;
-        for (word, other) in self.sum.iter_mut().zip(other) {
-            let (sum, over) = word.overflowing_add(other);
-            let (sum, over_carry) = sum.overflowing_add(u64::from(carry));
-            (*word, carry) = (sum, over || over_carry);
-        }
+    fn hashes(&mut self, key: &str, hash: &[u8; 32]) -> (u128, u128) {
+        let row = &mut self.scratch;
+        row.clear();
+        row.extend_from_slice(hash);
+        row.extend_from_slice(key.as_bytes());
+        let content = hash.first_chunk().copied().unwrap_or_default();
+        (u128::from_le_bytes(content), XxHash3_128::oneshot(row))
     }
-}
-
-fn words(digest: &Digest) -> [u64; 4] {
-    let mut words = [0; 4];
-    for (word, bytes) in words.iter_mut().zip(digest.as_bytes().chunks_exact(8)) {
-        *word = bytes.try_into().map(u64::from_le_bytes).unwrap_or_default();
-    }
-    words
 }

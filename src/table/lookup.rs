@@ -241,9 +241,17 @@ fn each_match(
         .last()
         .and_then(|c| c.as_primitive_opt::<UInt32Type>());
     let positions = positions.ok_or_else(wrong)?;
+    // Number of keys below the row's. Rows are nearly always in key order, where it only grows.
+    let mut below = 0;
     for row in 0..batch.num_rows() {
-        if let Ok(key) = keys.binary_search(&names.value(row)) {
-            each(key, row, positions.value(row))?;
+        let name = names.value(row);
+        if below > 0 && keys[below - 1] >= name {
+            below = keys[..below].partition_point(|key| *key < name);
+        } else if keys.get(below).is_some_and(|key| *key < name) {
+            below += keys[below..].partition_point(|key| *key < name);
+        }
+        if keys.get(below).is_some_and(|key| *key == name) {
+            each(below, row, positions.value(row))?;
         }
     }
     Ok(())

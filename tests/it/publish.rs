@@ -126,7 +126,7 @@ async fn a_rebased_compaction_keeps_what_winners_did() {
 
 /// Compacts on the cached head, without looking first.
 async fn stale_compact(catalog: &Arc<stratagraph::catalog::Catalog>) -> u64 {
-    use stratagraph::publish::{CompactRequest, Requester};
+    use stratagraph::publish::{CompactRequest, Merge, Requester};
     let head = catalog.cached().unwrap();
     let dataset = resolve::embedding_dataset(catalog.store(), &head, &table_name())
         .await
@@ -137,14 +137,14 @@ async fn stale_compact(catalog: &Arc<stratagraph::catalog::Catalog>) -> u64 {
     let request = CompactRequest {
         name,
         dataset,
-        entries: None,
+        merge: Merge::All,
         requester,
     };
     let done = stratagraph::publish::compact(catalog, stage, request)
         .await
         .unwrap();
     assert_eq!(done.attempts, 2);
-    done.published.version
+    done.published.unwrap().version
 }
 
 #[tokio::test]

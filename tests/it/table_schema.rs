@@ -150,7 +150,10 @@ proptest! {
         let mut reversed = rows.clone();
         reversed.reverse();
         assert_eq!(add(&rows).finish(true), apart.finish(true));
-        assert_eq!(add(&rows), add(&reversed));
+        assert_eq!(add(&rows).finish(true), add(&reversed).finish(true));
+        let mut whole = add(&rows);
+        left.iter().for_each(|(key, hash)| whole.remove(key, &[*hash; 32]));
+        assert_eq!(whole.finish(true), add(right).finish(true));
         if !rows.is_empty() {
             assert_ne!(add(&rows).finish(true).sum, add(&rows[1..]).finish(true).sum);
         }

@@ -14,11 +14,13 @@ use stratagraph_providers::Metadata;
 use crate::engine::{Engine, Run};
 use crate::host::Host;
 use crate::report::{
-    CommitRow, CommitStatus, DropReport, GenerateReport, RefreshPlan, RefreshReport, RejectedRow,
-    TableRow, VerifyRow, VersionRow,
+    ChangeRow, CommitRow, CommitStatus, DropReport, ExpireReport, GarbageReport, GenerateReport,
+    ModelRow, PinRow, RefreshPlan, RefreshReport, RejectedRow, SegmentRow, TableRow, VerifyRow,
+    VersionRow,
 };
 use crate::verbs::{
-    self, CommitFilter, GenerateEmbeddings, RefreshOptions, Search, SearchHit, Wanted,
+    self, CommitFilter, CompactOptions, CreatePin, GenerateEmbeddings, RefreshOptions, Search,
+    SearchHit, Wanted,
 };
 
 /// A store, opened for the session on which it was installed. Clones share everything.
@@ -145,6 +147,85 @@ impl Stratagraph {
     /// Reads everything that the current version consists of and compares it with its manifest.
     pub async fn verify_materialization(&self, table: &str) -> Result<Vec<VerifyRow>> {
         verbs::verify_materialization(&self.run(), &Name::parse(table)?).await
+    }
+
+    /// Rewrites live rows as fewer fragments and publishes them as a new version. No model runs;
+    /// vectors stay byte for byte, and every search has the same answer.
+    ///
+    /// # Errors
+    /// `ParentMoved` if the table was dropped or restored meanwhile, and the commit's own.
+    pub async fn compact_embeddings(
+        &self,
+        table: &str,
+        options: CompactOptions,
+    ) -> Result<RefreshReport> {
+        verbs::compact_embeddings(&self.run(), &Name::parse(table)?, options).await
+    }
+
+    /// Forgets the versions below `before` and deletes what nothing else references. The current
+    /// version and pinned ones stay; version 0 goes only with `include_base`.
+    pub async fn expire_versions(
+        &self,
+        table: &str,
+        before: u64,
+        include_base: bool,
+    ) -> Result<ExpireReport> {
+        verbs::expire_versions(&self.run(), &Name::parse(table)?, before, include_base).await
+    }
+
+    /// Publishes the content of an older version as a new one.
+    ///
+    /// # Errors
+    /// `VersionUnavailable`, `ParentMoved` if the table was dropped meanwhile, the commit's own.
+    pub async fn restore_version(&self, table: &str, version: u64) -> Result<RefreshReport> {
+        verbs::restore_version(&self.run(), &Name::parse(table)?, version).await
+    }
+
+    /// Gives a table another name.
+    ///
+    /// # Errors
+    /// `NotFound`, `AlreadyExists`.
+    pub async fn rename_embeddings(&self, table: &str, name: &str) -> Result<DropReport> {
+        verbs::rename_embeddings(&self.run(), &Name::parse(table)?, &Name::parse(name)?).await
+    }
+
+    /// The keys whose row differs between two versions, in key order.
+    pub async fn changes(&self, table: &str, from: u64, to: u64) -> Result<Vec<ChangeRow>> {
+        verbs::changes(&self.run(), &Name::parse(table)?, from, to).await
+    }
+
+    /// What answers a search of the current version.
+    pub async fn segments(&self, table: &str) -> Result<Vec<SegmentRow>> {
+        verbs::segments(&self.run(), &Name::parse(table)?).await
+    }
+
+    /// The default model and the registered ones.
+    pub fn embedding_models(&self) -> Result<Vec<ModelRow>> {
+        verbs::embedding_models(&self.run())
+    }
+
+    /// Pins a version durably: expiry keeps it, and its table cannot be dropped.
+    ///
+    /// # Errors
+    /// `AlreadyExists` for the name of a pin, `NotFound`, `VersionUnavailable`, the commit's own.
+    pub async fn create_pin(&self, pin: CreatePin) -> Result<PinRow> {
+        verbs::create_pin(&self.run(), pin).await
+    }
+
+    /// Drops a durable pin.
+    pub async fn drop_pin(&self, name: &str) -> Result<PinRow> {
+        verbs::drop_pin(&self.run(), &Name::parse(name)?).await
+    }
+
+    /// All durable pins, by name.
+    pub async fn pins(&self) -> Result<Vec<PinRow>> {
+        verbs::pins(&self.run()).await
+    }
+
+    /// Deletes what nothing references. Transactions that are open meanwhile are refused when they
+    /// commit (`WriterFenced`), so call it when none is expected.
+    pub async fn collect_garbage(&self, dry_run: bool) -> Result<GarbageReport> {
+        verbs::collect_garbage(&self.run(), dry_run).await
     }
 
     /// Drops a table.

@@ -21,12 +21,16 @@ mod source;
 
 mod verbs;
 
-pub use ::stratagraph::publish::{Deletes, Requester};
+pub use ::stratagraph::publish::{Deletes, Merge, Requester};
 pub use handle::Stratagraph;
 pub use install::{CATALOG, Options, install};
 pub use report::{
-    CommitRow, CommitStatus, DropReport, GenerateReport, Micros, RefreshPlan, RefreshReport,
-    RejectedRow, Report, TableRow, VerifyRow, VersionRow,
+    ChangeRow, CommitRow, CommitStatus, DropReport, ExpireReport, GarbageReport, GenerateReport,
+    Micros, ModelRow, PinRow, RefreshPlan, RefreshReport, RejectedRow, Report, SegmentRow,
+    TableRow, VerifyRow, VersionRow,
 };
 pub use stratagraph_providers::{check_ddl, find_error};
-pub use verbs::{CommitFilter, GenerateEmbeddings, RefreshOptions, Search, SearchHit, Wanted};
+pub use verbs::{
+    CommitFilter, CompactOptions, CreatePin, GenerateEmbeddings, RefreshOptions, Search, SearchHit,
+    Wanted,
+};

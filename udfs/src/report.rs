@@ -9,6 +9,8 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use stratagraph::Result;
+use stratagraph::catalog::resolve::TableSnapshot;
+use stratagraph::publish::Published;
 
 /// A row type of a verb's answer.
 pub trait Report: Sized + Send + Sync + 'static {
@@ -80,6 +82,17 @@ impl Cell for bool {
     }
     fn column<'a>(cells: impl Iterator<Item = &'a Self>) -> ArrayRef {
         Arc::new(BooleanArray::from_iter(cells.map(|b| Some(*b))))
+    }
+}
+
+impl Cell for Option<Micros> {
+    const NULLABLE: bool = true;
+    fn data_type() -> DataType {
+        Micros::data_type()
+    }
+    fn column<'a>(cells: impl Iterator<Item = &'a Self>) -> ArrayRef {
+        let times = TimestampMicrosecondArray::from_iter(cells.map(|t| t.map(|t| t.0)));
+        Arc::new(times.with_timezone("UTC"))
     }
 }
 
@@ -184,6 +197,121 @@ report! {
     }
 }
 
+impl RefreshReport {
+    /// Nothing was done to a version.
+    pub(crate) fn nothing(base: &TableSnapshot, attempts: u32) -> Self {
+        Self {
+            table: base.name.to_string(),
+            version: base.version(),
+            parent_version: base.manifest.parent_version,
+            inferred_rows: 0,
+            added: 0,
+            changed: 0,
+            deleted: 0,
+            unchanged: base.table.live_rows,
+            dropped_rows: 0,
+            live_rows: base.table.live_rows,
+            masked_rows: base.table.dead_rows,
+            outcome: "no_change".to_owned(),
+            rejected_rows: base.table.rejects,
+            // No model of this build cuts a text: one that is too long is refused.
+            truncated_rows: 0,
+            attempts: u64::from(attempts),
+        }
+    }
+
+    /// The same work, published.
+    pub(crate) fn published(self, published: &Published) -> Self {
+        Self {
+            version: published.version,
+            parent_version: published.parent_version,
+            live_rows: published.live_rows,
+            masked_rows: published.dead_rows,
+            rejected_rows: published.rejects,
+            outcome: "published".to_owned(),
+            ..self
+        }
+    }
+}
+
+report! {
+    /// What `expire_versions` did.
+    pub struct ExpireReport {
+        /// The table.
+        pub table: String,
+        /// The versions that are gone, ascending, comma-separated.
+        pub expired_versions: String,
+        /// Objects deleted.
+        pub objects_deleted: u64,
+    }
+}
+
+report! {
+    /// A durable pin.
+    pub struct PinRow {
+        /// Its name.
+        pub pin: String,
+        /// The table's name when it was pinned.
+        pub table: String,
+        /// The version.
+        pub version: u64,
+        /// When expiry and garbage collection may drop it.
+        pub expires_at: Option<Micros>,
+    }
+}
+
+report! {
+    /// What `collect_garbage` deleted, or would delete.
+    pub struct GarbageReport {
+        /// Objects.
+        pub objects: u64,
+        /// Their bytes.
+        pub bytes: u64,
+    }
+}
+
+report! {
+    /// A key whose row differs between two versions.
+    pub struct ChangeRow {
+        /// The key.
+        pub _row_id: String,
+        /// `added`, `changed` or `deleted`.
+        pub change: String,
+    }
+}
+
+report! {
+    /// A segment of the current version.
+    pub struct SegmentRow {
+        /// The fragment that it covers.
+        pub fragment: String,
+        /// The version whose content that holds.
+        pub version: u64,
+        /// `exact`, `ivf`, `hnsw`, `text` or `topology`.
+        pub kind: String,
+        /// Rows of the fragment.
+        pub rows: u64,
+        /// Rows that it covers.
+        pub covered_rows: u64,
+        /// Bytes of its own object.
+        pub bytes: u64,
+    }
+}
+
+report! {
+    /// A model that a call can name.
+    pub struct ModelRow {
+        /// Its name.
+        pub model: String,
+        /// Its canonical spec.
+        pub spec: String,
+        /// Width of its vectors.
+        pub dimensions: u64,
+        /// Whether it is taken when a call names none.
+        pub is_default: bool,
+    }
+}
+
 report! {
     /// What a refresh would do.
     pub struct RefreshPlan {
@@ -253,11 +381,11 @@ report! {
 }
 
 report! {
-    /// A table that was dropped.
+    /// A table that was dropped or renamed.
     pub struct DropReport {
         /// The table.
         pub table: String,
-        /// `dropped`.
+        /// `dropped` or `renamed`.
         pub outcome: String,
     }
 }

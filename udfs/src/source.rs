@@ -111,7 +111,7 @@ impl Source {
         }
     }
 
-    /// The key and the text columns of `definition`, in this order.
+    /// The key, the text columns and the included columns of `definition`, in this order.
     pub(crate) async fn rows(
         &self,
         context: &SessionContext,
@@ -120,7 +120,9 @@ impl Source {
         let [catalog, schema, table] = &self.name;
         let reference = TableReference::full(catalog.as_str(), schema.as_str(), table.as_str());
         let frame = context.table(reference).await.map_err(from_datafusion)?;
-        let names = std::iter::once(&definition.key_column).chain(&definition.columns);
+        let names = std::iter::once(&definition.key_column)
+            .chain(&definition.columns)
+            .chain(&definition.include);
         // A text column may be the key too, or stand twice: a plan needs names that differ.
         let columns = names.enumerate().map(|(i, name)| {
             let column = datafusion::common::Column::from_name(name.as_str());

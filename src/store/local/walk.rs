@@ -36,12 +36,12 @@ impl Walk {
         }
     }
 
-    /// Up to `limit` objects; `None` at the end.
+    /// The next objects; `limit` of them, unless the list ends.
     pub(super) fn next_batch(
         &mut self,
         inner: &Arc<Inner>,
         limit: usize,
-    ) -> Result<Option<Vec<ObjectMeta>>> {
+    ) -> Result<Vec<ObjectMeta>> {
         let mut levels = match self.levels.take() {
             Some(levels) => levels,
             None => self.first_level(inner)?,
@@ -70,7 +70,12 @@ impl Walk {
             }
         }
         self.levels = Some(levels);
-        Ok((!batch.is_empty()).then_some(batch))
+        Ok(batch)
+    }
+
+    /// Whether every directory has been read to its end.
+    pub(super) fn is_done(&self) -> bool {
+        self.levels.as_ref().is_some_and(Vec::is_empty)
     }
 
     fn first_level(&self, inner: &Arc<Inner>) -> Result<Vec<Level>> {

@@ -15,7 +15,7 @@ use stratagraph::embed::{Embedder, HashEmbedder, Role, embed_checked};
 use stratagraph::ident::{Name, TxnId};
 use stratagraph::publish::definition::{Definition, ModelRef, SourceRef};
 use stratagraph::publish::{
-    CompactRequest, Deletes, DeltaSource, NewTable, Published, RefreshRequest, Requester,
+    CompactRequest, Deletes, DeltaSource, Merge, NewTable, Published, RefreshRequest, Requester,
     StagedDelta,
 };
 use stratagraph::store::Stager;
@@ -365,11 +365,14 @@ pub async fn compact(
     let request = CompactRequest {
         name: table_name(),
         dataset,
-        entries,
+        merge: entries.map_or(Merge::All, Merge::Entries),
         requester: Requester::default(),
     };
     let outcome = stratagraph::publish::compact(catalog, stage, request).await;
-    (txn, outcome.map(|c| c.published))
+    (
+        txn,
+        outcome.map(|c| c.published.expect("something to merge")),
+    )
 }
 
 /// The live keys with their content hashes of a version, in key order.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, BooleanArray, RecordBatch};
+use arrow::array::{Array, AsArray, BooleanArray, Int8Array, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::Int8Type;
 use async_trait::async_trait;
@@ -22,10 +22,11 @@ use stratagraph::table::manifest::Entry;
 use stratagraph::{Error, Result};
 use stratagraph_providers::{StatementPin, VersionedTableProvider, from_datafusion};
 
-use super::diff::{ADDED, CHANGED, Classes, DELETED, Diff, FORGOTTEN, READMITTED};
-use super::earlier::Earlier;
+use super::diff::{ADDED, CARRIED, CHANGED, Classes, DELETED, Diff, FORGOTTEN, READMITTED};
+use super::earlier::{Earlier, EarlierReader};
 use super::fold;
-use super::infer::Pipeline;
+use super::included::Included;
+use super::infer::{Pipeline, Reused};
 use super::scan::{self, Scanned};
 use super::sink::Inferred;
 use super::spool::Spool;
@@ -47,6 +48,7 @@ pub(crate) struct RefreshSource {
     run: Run,
     env: Env,
     definition: Definition,
+    included: Included,
     model: Arc<dyn Embedder>,
     deletes: Deletes,
     earlier: Earlier,
@@ -74,6 +76,7 @@ impl RefreshSource {
     pub(crate) fn new(
         run: &Run,
         definition: Definition,
+        included: Included,
         model: Arc<dyn Embedder>,
         deletes: Deletes,
     ) -> Self {
@@ -83,6 +86,7 @@ impl RefreshSource {
             earlier: Earlier::new(&run.host, store),
             run: run.clone(),
             definition,
+            included,
             model,
             deletes,
             pin: None,
@@ -105,7 +109,7 @@ impl RefreshSource {
     async fn scan(&self, base: &TableSnapshot) -> Result<Scanned> {
         let name = base.name.as_str();
         let source = Source::recorded(&self.run.host, name, &self.definition.source).await?;
-        scan::scan(&self.run.host, &source, &self.definition).await
+        scan::scan(&self.run.host, &source, &self.definition, &self.included).await
     }
 
     /// Whether the base was made from exactly these rows, and holds nothing else.
@@ -136,21 +140,28 @@ impl RefreshSource {
         })
     }
 
-    fn diff<'a>(&'a self, base: &'a TableSnapshot, rows: &'a Spool, known: &'a Base) -> Diff<'a> {
+    fn diff<'a>(
+        &'a self,
+        base: &'a TableSnapshot,
+        scanned: &'a mut Scanned,
+        known: &'a Base,
+    ) -> Diff<'a> {
         Diff {
             host: &self.run.host,
             table: base.name.as_str(),
-            source: rows,
+            source: &scanned.rows,
+            source_unique: scanned.keys.are_unique(),
             base: Arc::clone(&known.diff_rows) as _,
             base_rows: base.table.live_rows,
             ledger: &known.ledger,
             base_unique: known.unique,
+            included: &self.included,
         }
     }
 
     /// Counts what a refresh of `base` would find. Nothing is inferred or staged.
     pub(crate) async fn plan(&self, base: &TableSnapshot) -> Result<Classes> {
-        let scanned = self.scan(base).await?;
+        let mut scanned = self.scan(base).await?;
         if self.is_current(base, &scanned) {
             return Ok(Classes {
                 unchanged: scanned.rows.rows(),
@@ -159,7 +170,7 @@ impl RefreshSource {
             });
         }
         let known = self.base(base).await?;
-        let diff = self.diff(base, &scanned.rows, &known);
+        let diff = self.diff(base, &mut scanned, &known);
         diff.check_keys().await?;
         let mut classes = diff.count().await?;
         if self.deletes == Deletes::Retain {
@@ -180,7 +191,21 @@ impl RefreshSource {
             schema,
             source_id: source::shown(&self.definition.source.name),
             model_id: self.definition.model.spec.clone(),
+            included: self.included.len(),
         })
+    }
+
+    /// Vectors of the base by key and content hash, if rows keep theirs. Dead rows do no harm: a vector
+    /// is a function of the content.
+    async fn carried(&self, base: &TableSnapshot, rows: u64) -> Result<EarlierReader> {
+        let store = Arc::clone(self.run.catalog().store());
+        let mut vectors = Earlier::new(&self.run.host, Arc::clone(&store));
+        if rows > 0 {
+            for (_, entry) in base.table.entries.entries(&store).await? {
+                entry.fragment.into_iter().for_each(|f| vectors.keep(f));
+            }
+        }
+        vectors.reader().await
     }
 
     /// Remembers what this attempt computed.
@@ -217,7 +242,7 @@ impl DeltaSource for RefreshSource {
         stage: &mut Stager,
     ) -> Result<Option<StagedDelta>> {
         self.pin(base);
-        let scanned = self.scan(base).await?;
+        let mut scanned = self.scan(base).await?;
         self.tally.dropped = 0;
         if self.is_current(base, &scanned) {
             self.tally.classes = Classes {
@@ -227,7 +252,7 @@ impl DeltaSource for RefreshSource {
             return Ok(None);
         }
         let known = self.base(base).await?;
-        let diff = self.diff(base, &scanned.rows, &known);
+        let diff = self.diff(base, &mut scanned, &known);
         diff.check_keys().await?;
         let (changes, mut classes) = diff.changes().await?;
         drop(known);
@@ -241,9 +266,12 @@ impl DeltaSource for RefreshSource {
             return Ok(None);
         }
         let pipeline = self.pipeline(base)?;
-        let earlier = self.earlier.reader().await?;
+        let reused = Reused {
+            earlier: self.earlier.reader().await?,
+            carried: self.carried(base, classes.carried).await?,
+        };
         let rows = to_embed(&changes);
-        let inferred = pipeline.run(rows, to_infer, earlier, stage).await?;
+        let inferred = pipeline.run(rows, to_infer, reused, stage).await?;
         self.keep(&inferred)?;
         self.tally.inferred += inferred.inferred;
         self.tally.dropped = inferred.refusals.len() as u64;
@@ -264,13 +292,20 @@ impl DeltaSource for RefreshSource {
     }
 }
 
+/// The class stands last.
+fn class_of(batch: &RecordBatch) -> &Int8Array {
+    batch
+        .column(batch.num_columns() - 1)
+        .as_primitive::<Int8Type>()
+}
+
 /// The added and changed rows, in key order.
 fn to_embed(changes: &Spool) -> BoxStream<'static, Result<RecordBatch>> {
     changes
         .read()
         .and_then(|batch| async move {
-            let classes = batch.column(3).as_primitive::<Int8Type>();
-            let wanted: BooleanArray = classes.iter().map(|c| c.map(|c| c <= READMITTED)).collect();
+            let classes = class_of(&batch);
+            let wanted: BooleanArray = classes.iter().map(|c| c.map(|c| c <= CARRIED)).collect();
             Ok(filter_record_batch(&batch, &wanted)?)
         })
         .boxed()
@@ -293,14 +328,14 @@ impl Keys {
         let mut rows = changes.read();
         while let Some(batch) = rows.try_next().await? {
             let texts = batch.column(0).as_string::<i32>();
-            let classes = batch.column(3).as_primitive::<Int8Type>();
+            let classes = class_of(&batch);
             let bytes = 2 * texts.value_data().len() + 2 * texts.len() * size_of::<String>();
             memory.try_grow(bytes).map_err(from_datafusion)?;
             for (key, class) in texts.iter().zip(classes.values()) {
                 let key = key.unwrap_or_default().to_owned();
                 match *class {
                     ADDED => {}
-                    CHANGED => keys.superseded.push(key.clone()),
+                    CHANGED | CARRIED => keys.superseded.push(key.clone()),
                     DELETED if deletes == Deletes::Tombstone => keys.superseded.push(key.clone()),
                     DELETED => continue,
                     FORGOTTEN | READMITTED => keys.forgotten.push(key.clone()),

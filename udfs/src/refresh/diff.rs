@@ -9,6 +9,7 @@ use arrow::array::{
 use arrow::datatypes::{DataType, Field, Int8Type, Int64Type, Schema, SchemaRef};
 use datafusion::datasource::TableProvider;
 use datafusion::error::DataFusionError;
+use datafusion::logical_expr::ScalarUDF;
 use datafusion::prelude::SessionContext;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
@@ -17,9 +18,11 @@ use stratagraph::table::ledger::Ledger;
 use stratagraph::{Error, KeyScan, Result};
 use stratagraph_providers::from_datafusion;
 
-use super::scan::{HASH, KEY, TEXT, source_schema};
+use super::included::Included;
+use super::scan::{HASH, KEY, MARK, source_schema};
 use super::spool::{Segment, Spool, Spooler};
 use crate::host::{Host, Joins};
+use crate::scalar::ContentHash;
 
 /// Keys that a `NonUniqueKey` shows.
 const SHOWN_KEYS: usize = 10;
@@ -32,27 +35,29 @@ pub(crate) const ADDED: i8 = 0;
 pub(crate) const CHANGED: i8 = 1;
 /// A reject that has another content now: it has no live row either.
 pub(crate) const READMITTED: i8 = 2;
+/// A row whose content is that of its live row, and whose included columns are not.
+pub(crate) const CARRIED: i8 = 3;
 /// A live row whose key left the source.
-pub(crate) const DELETED: i8 = 3;
+pub(crate) const DELETED: i8 = 4;
 /// A reject whose key left the source.
-pub(crate) const FORGOTTEN: i8 = 4;
+pub(crate) const FORGOTTEN: i8 = 5;
 /// A row as it was.
-const UNCHANGED: i8 = 5;
+const UNCHANGED: i8 = 6;
 /// A reject as it was.
-const REJECTED: i8 = 6;
+const REJECTED: i8 = 7;
 
 /// Column of the class.
 pub(crate) const CLASS: &str = "c";
 
-/// Columns of a difference.
-pub(crate) fn difference_schema() -> SchemaRef {
-    let hash = DataType::FixedSizeBinary(CONTENT_HASH_BYTES);
-    Arc::new(Schema::new(vec![
-        Field::new(KEY, DataType::Utf8, true),
-        Field::new(HASH, hash, true),
-        Field::new(TEXT, DataType::Utf8, true),
-        Field::new(CLASS, DataType::Int8, true),
-    ]))
+/// Columns of a difference: those of the source, and last the class.
+pub(crate) fn difference_schema(included: &Included) -> SchemaRef {
+    let source = source_schema(included);
+    let fields = source.fields().iter();
+    let mut fields: Vec<Field> = fields
+        .map(|f| f.as_ref().clone().with_nullable(true))
+        .collect();
+    fields.push(Field::new(CLASS, DataType::Int8, true));
+    Arc::new(Schema::new(fields))
 }
 
 /// How many rows are in which class.
@@ -60,6 +65,8 @@ pub(crate) fn difference_schema() -> SchemaRef {
 pub(crate) struct Classes {
     pub(crate) added: u64,
     pub(crate) changed: u64,
+    /// Those of the changed ones that keep their vector.
+    pub(crate) carried: u64,
     pub(crate) deleted: u64,
     pub(crate) forgotten: u64,
     /// Source rows as they were, rejects included.
@@ -73,6 +80,10 @@ impl Classes {
         match class {
             ADDED | READMITTED => self.added += rows,
             CHANGED => self.changed += rows,
+            CARRIED => {
+                self.changed += rows;
+                self.carried += rows;
+            }
             DELETED => self.deleted += rows,
             FORGOTTEN => self.forgotten += rows,
             UNCHANGED => self.unchanged += rows,
@@ -92,6 +103,8 @@ pub(crate) struct Diff<'a> {
     pub(crate) table: &'a str,
     /// The source's rows.
     pub(crate) source: &'a Spool,
+    /// Whether its keys are known to be unique.
+    pub(crate) source_unique: bool,
     /// The base's live rows.
     pub(crate) base: Arc<dyn TableProvider>,
     /// Number of them.
@@ -100,6 +113,8 @@ pub(crate) struct Diff<'a> {
     pub(crate) ledger: &'a Ledger,
     /// Whether the base's keys are known to be unique.
     pub(crate) base_unique: bool,
+    /// Columns that ride along.
+    pub(crate) included: &'a Included,
 }
 
 const SOURCE_KEYS: &str = "SELECT k, count(*) AS n FROM source GROUP BY k HAVING count(*) > 1";
@@ -108,20 +123,36 @@ const BASE_KEYS: &str = "SELECT arrow_cast(_row_id, 'Utf8') AS k, count(*) AS n 
 
 /// Every source row and every known row once; classes as the constants above. The known side stands
 /// left, where a hash join builds.
-const CLASSIFIED: &str = "SELECT coalesce(s.k, b.k) AS k, s.h AS h, s.t AS t, arrow_cast(CASE \
-     WHEN b.k IS NULL THEN 0 \
-     WHEN s.k IS NULL THEN CASE WHEN b.r THEN 4 ELSE 3 END \
-     WHEN s.h IS DISTINCT FROM b.h THEN CASE WHEN b.r THEN 2 ELSE 1 END \
-     ELSE CASE WHEN b.r THEN 6 ELSE 5 END END, 'Int8') AS c \
-     FROM (SELECT arrow_cast(_row_id, 'Utf8') AS k, _content_hash AS h, false AS r FROM base \
-           UNION ALL SELECT k, h, r FROM ledger) b \
-     FULL JOIN source s ON b.k = s.k";
+fn classified(included: &Included) -> String {
+    let (mut columns, mut base) = (String::new(), String::new());
+    let (mut ledger, mut carried) = (String::new(), String::new());
+    if !included.is_empty() {
+        columns = format!(", s.{MARK} AS {MARK}");
+        columns.extend((0..included.len()).map(|i| format!(", s.i{i} AS i{i}")));
+        base = format!(", {} AS {MARK}", included.marks_sql());
+        ledger = format!(", arrow_cast(NULL, 'FixedSizeBinary({CONTENT_HASH_BYTES})') AS {MARK}");
+        carried = format!("WHEN NOT b.r AND s.{MARK} IS DISTINCT FROM b.{MARK} THEN {CARRIED}");
+    }
+    format!(
+        "SELECT coalesce(s.k, b.k) AS k, s.h AS h, s.t AS t{columns}, arrow_cast(CASE \
+         WHEN b.k IS NULL THEN {ADDED} \
+         WHEN s.k IS NULL THEN CASE WHEN b.r THEN {FORGOTTEN} ELSE {DELETED} END \
+         WHEN s.h IS DISTINCT FROM b.h THEN CASE WHEN b.r THEN {READMITTED} ELSE {CHANGED} END \
+         {carried} \
+         ELSE CASE WHEN b.r THEN {REJECTED} ELSE {UNCHANGED} END END, 'Int8') AS c \
+         FROM (SELECT arrow_cast(_row_id, 'Utf8') AS k, _content_hash AS h, false AS r{base} FROM base \
+               UNION ALL SELECT k, h, r{ledger} FROM ledger) b \
+         FULL JOIN source s ON b.k = s.k"
+    )
+}
 
 impl Diff<'_> {
     /// Refuses keys that are not unique in the source, then in the base.
     pub(crate) async fn check_keys(&self) -> Result<()> {
         let context = self.context(Joins::Hash)?;
-        self.check(&context, SOURCE_KEYS, KeyScan::Source).await?;
+        if !self.source_unique {
+            self.check(&context, SOURCE_KEYS, KeyScan::Source).await?;
+        }
         if !self.base_unique {
             self.check(&context, BASE_KEYS, KeyScan::Parent).await?;
         }
@@ -163,7 +194,8 @@ impl Diff<'_> {
 
     /// Counts the classes.
     pub(crate) async fn count(&self) -> Result<Classes> {
-        let sql = format!("SELECT c, count(*) AS n FROM ({CLASSIFIED}) d GROUP BY c");
+        let rows = classified(self.included);
+        let sql = format!("SELECT c, count(*) AS n FROM ({rows}) d GROUP BY c");
         let mut classes = Classes::default();
         for batch in self.run(&sql).await? {
             let rows = batch.column(1).as_primitive::<Int64Type>().values();
@@ -177,7 +209,8 @@ impl Diff<'_> {
 
     /// The rows that are not as they were, in key order, spooled; and how many of which class.
     pub(crate) async fn changes(&self) -> Result<(Spool, Classes)> {
-        let sql = format!("SELECT k, h, t, c FROM ({CLASSIFIED}) d WHERE c < 5 ORDER BY k");
+        let rows = classified(self.included);
+        let sql = format!("SELECT * FROM ({rows}) d WHERE c < {UNCHANGED} ORDER BY k");
         match self.spool(&sql, self.joins()).await {
             // The estimate of the build side was too low.
             Err(error) if self.joins() == Joins::Hash && is_exhausted(&error) => {
@@ -189,13 +222,14 @@ impl Diff<'_> {
     }
 
     async fn spool(&self, sql: &str, joins: Joins) -> Result<(Spool, Classes)> {
-        let schema = difference_schema();
+        let schema = difference_schema(self.included);
+        let last = schema.fields().len() - 1;
         let context = self.context(joins)?;
         let mut rows = stream(&context, sql).await?;
         let spooler = Spooler::new(self.host, Arc::clone(&schema), "changed rows", 1);
         let (mut segment, mut classes) = (spooler.segment(), Classes::default());
         while let Some(batch) = rows.try_next().await.map_err(from_datafusion)? {
-            for class in batch.column(3).as_primitive::<Int8Type>().values() {
+            for class in batch.column(last).as_primitive::<Int8Type>().values() {
                 classes.add(*class, 1);
             }
             let columns = batch.columns().to_vec();
@@ -235,6 +269,7 @@ impl Diff<'_> {
 
     fn context(&self, joins: Joins) -> Result<SessionContext> {
         let context = self.host.private(joins, self.source.row_bytes());
+        context.register_udf(ScalarUDF::from(ContentHash::new()));
         let register = |name: &str, table: Arc<dyn TableProvider>| {
             context.register_table(name, table).map(drop)
         };
@@ -293,15 +328,21 @@ fn known_rejects(ledger: &Ledger) -> Result<RecordBatch> {
 pub(crate) async fn sorted(
     host: &Host,
     source: &Spool,
+    included: &Included,
 ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
     let context = host.private(Joins::Hash, source.row_bytes());
     let table = context.register_table("source", source.table()?);
     table.map_err(from_datafusion)?;
-    let mut rows = stream(&context, "SELECT k, h, t FROM source ORDER BY k, h").await?;
+    let order = match included.is_empty() {
+        true => "k, h",
+        false => "k, h, x",
+    };
+    let sql = format!("SELECT * FROM source ORDER BY {order}");
+    let mut rows = stream(&context, &sql).await?;
     if host.memory_limit().is_none() {
         return Ok(rows.map_err(from_datafusion).boxed());
     }
-    let schema = source_schema();
+    let schema = source_schema(included);
     let mut segment = Spooler::new(host, Arc::clone(&schema), "sorted rows", 1).segment();
     while let Some(batch) = rows.try_next().await.map_err(from_datafusion)? {
         segment.push(batch)?;

@@ -1,6 +1,5 @@
 //! The fold of what a version holds of its source.
 
-use stratagraph::digest::Digest;
 use stratagraph::table::fold::SourceFolder;
 use stratagraph::table::manifest::SourceFold;
 
@@ -13,31 +12,11 @@ pub(crate) fn without_passing(
     refusals: &[Refusal],
     unique: bool,
 ) -> SourceFold {
-    let mut passing = SourceFolder::default();
+    let mut lasting = all.clone();
     for refusal in refusals.iter().filter(|r| !r.reason.is_lasting()) {
-        passing.add(&refusal.key, &refusal.hash);
+        lasting.remove(&refusal.key, &refusal.mark);
     }
-    let (all, passing) = (all.finish(unique), passing.finish(unique));
-    SourceFold {
-        sum: subtract(&all.sum, &passing.sum),
-        rows: all.rows.saturating_sub(passing.rows),
-        unique,
-    }
-}
-
-/// Sums of folds are numbers modulo 2^256, least significant byte first.
-fn subtract(from: &Digest, what: &Digest) -> Digest {
-    let mut out = [0u8; 32];
-    let mut borrow = false;
-    for (place, (a, b)) in out
-        .iter_mut()
-        .zip(from.as_bytes().iter().zip(what.as_bytes()))
-    {
-        let (difference, under) = a.overflowing_sub(*b);
-        let (difference, under_borrow) = difference.overflowing_sub(u8::from(borrow));
-        (*place, borrow) = (difference, under || under_borrow);
-    }
-    Digest::from_bytes(out)
+    lasting.finish(unique)
 }
 
 #[cfg(test)]
@@ -60,7 +39,8 @@ mod tests {
         };
         let refusal = |i: usize, reason| Refusal {
             key: rows[i].0.clone(),
-            hash: rows[i].1,
+            hash: [0; 32],
+            mark: rows[i].1,
             reason,
             shadowed: false,
         };

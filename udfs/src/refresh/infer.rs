@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, FixedSizeBinaryArray, RecordBatch, StringArray};
+use arrow::array::{Array, ArrayRef, AsArray, FixedSizeBinaryArray, RecordBatch, StringArray};
+use arrow::datatypes::Int8Type;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::execution::memory_pool::MemoryReservation;
 use futures::stream::BoxStream;
@@ -16,7 +17,9 @@ use stratagraph::table::manifest::SchemaVersion;
 use stratagraph::{Error, Result};
 use stratagraph_providers::from_datafusion;
 
+use super::diff::CARRIED;
 use super::earlier::{EarlierReader, Known};
+use super::included::column;
 use super::scan::pieces;
 use super::sink::{Inferred, Sink};
 use crate::host::Host;
@@ -46,6 +49,16 @@ pub(crate) struct Pipeline {
     pub(crate) source_id: String,
     /// `_model_id` of every row.
     pub(crate) model_id: String,
+    /// Number of included columns.
+    pub(crate) included: usize,
+}
+
+/// Vectors that need no model.
+pub(crate) struct Reused {
+    /// Of earlier attempts.
+    pub(crate) earlier: EarlierReader,
+    /// Of rows that keep the vector of their live row.
+    pub(crate) carried: EarlierReader,
 }
 
 /// Some rows on their way.
@@ -53,6 +66,8 @@ struct Chunk {
     keys: StringArray,
     hashes: FixedSizeBinaryArray,
     texts: StringArray,
+    marks: Option<FixedSizeBinaryArray>,
+    included: Vec<ArrayRef>,
     /// Rows that need no model, in order.
     known: Vec<(usize, Known)>,
 }
@@ -61,19 +76,23 @@ struct Chunk {
 pub(super) struct Answer {
     pub(super) keys: StringArray,
     pub(super) hashes: FixedSizeBinaryArray,
+    /// Marks, where columns are included.
+    pub(super) marks: Option<FixedSizeBinaryArray>,
+    /// The included columns.
+    pub(super) included: Vec<ArrayRef>,
     pub(super) embedded: Embedded,
     /// Rows given to the model.
     pub(super) inferred: u64,
 }
 
 impl Pipeline {
-    /// Embeds rows (key, hash, text) that come sorted by key, and stages their fragment. `total` rows
-    /// will come; what `earlier` holds is not given to the model.
+    /// Embeds rows of [`super::scan::source_schema`], with or without a class, that come sorted by key,
+    /// and stages their fragment. `total` rows will come; what `reused` holds is not given to the model.
     pub(crate) async fn run(
         &self,
         rows: BoxStream<'static, Result<RecordBatch>>,
         total: u64,
-        earlier: EarlierReader,
+        reused: Reused,
         stage: &mut Stager,
     ) -> Result<Inferred> {
         let flights = match self.model.sync() {
@@ -82,7 +101,7 @@ impl Pipeline {
         };
         let buffers = self.host.memory("vectors");
         let chunk_rows = self.reserve(&buffers, flights)?;
-        let chunks = chunks(rows, chunk_rows, earlier);
+        let chunks = chunks(rows, chunk_rows, self.included, reused);
         let mut answers = answers(Arc::clone(&self.model), chunks, flights);
         let mut sink = Sink::new(self)?;
         self.env.progress.report("embedding", 0, total);
@@ -123,19 +142,20 @@ impl Pipeline {
 fn chunks(
     rows: BoxStream<'static, Result<RecordBatch>>,
     chunk_rows: usize,
-    earlier: EarlierReader,
+    included: usize,
+    reused: Reused,
 ) -> BoxStream<'static, Result<Chunk>> {
     let small = rows
         .map_ok(move |batch| futures::stream::iter(pieces(&batch, chunk_rows).map(Ok::<_, Error>)))
         .try_flatten()
         .boxed();
-    let state = (small, earlier);
-    futures::stream::try_unfold(state, |(mut small, mut earlier)| async move {
+    let state = (small, reused);
+    futures::stream::try_unfold(state, move |(mut small, mut reused)| async move {
         let Some(batch) = small.try_next().await? else {
             return Ok::<_, Error>(None);
         };
-        let chunk = look_up(&batch, &mut earlier).await?;
-        Ok(Some((chunk, (small, earlier))))
+        let chunk = look_up(&batch, included, &mut reused).await?;
+        Ok(Some((chunk, (small, reused))))
     })
     .boxed()
 }
@@ -152,21 +172,40 @@ fn answers(
         .boxed()
 }
 
-async fn look_up(batch: &RecordBatch, earlier: &mut EarlierReader) -> Result<Chunk> {
+async fn look_up(batch: &RecordBatch, included: usize, reused: &mut Reused) -> Result<Chunk> {
+    let columns = batch.columns();
+    // With included columns the mark stands before them.
+    let own = 3 + usize::from(included > 0);
+    let marks = match included {
+        0 => None,
+        _ => Some(column(columns, 3)?.as_fixed_size_binary().clone()),
+    };
+    let class = columns
+        .get(own + included)
+        .map(|c| c.as_primitive::<Int8Type>());
     let chunk = Chunk {
+        marks,
+        included: (own..own + included)
+            .map(|at| column(columns, at).cloned())
+            .collect::<Result<_>>()?,
         keys: batch.column(0).as_string::<i32>().clone(),
         hashes: batch.column(1).as_fixed_size_binary().clone(),
         texts: batch.column(2).as_string::<i32>().clone(),
         known: Vec::new(),
     };
-    if earlier.is_empty() {
+    if reused.earlier.is_empty() && reused.carried.is_empty() {
         return Ok(chunk);
     }
     let mut known = Vec::new();
     for row in 0..chunk.keys.len() {
-        let found = earlier
-            .find(chunk.keys.value(row), chunk.hashes.value(row))
-            .await?;
+        let (key, hash) = (chunk.keys.value(row), chunk.hashes.value(row));
+        let mut found = None;
+        if class.is_some_and(|class| class.value(row) == CARRIED) {
+            found = reused.carried.find(key, hash).await?;
+        }
+        if found.is_none() {
+            found = reused.earlier.find(key, hash).await?;
+        }
         known.extend(found.map(|k| (row, k)));
     }
     Ok(Chunk { known, ..chunk })
@@ -179,6 +218,8 @@ async fn embed(model: Arc<dyn Embedder>, chunk: Chunk) -> Result<Answer> {
         keys,
         hashes,
         texts,
+        marks,
+        included,
         known,
     } = chunk;
     let rows = texts.len();
@@ -216,6 +257,8 @@ async fn embed(model: Arc<dyn Embedder>, chunk: Chunk) -> Result<Answer> {
     Ok(Answer {
         keys,
         hashes,
+        marks,
+        included,
         embedded,
         inferred,
     })

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, StringArray};
+use arrow::array::{Array, ArrayRef, AsArray, FixedSizeBinaryArray, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
@@ -16,7 +16,9 @@ use stratagraph::table::fold::SourceFolder;
 use stratagraph::{Error, Result, limits};
 use stratagraph_providers::from_datafusion;
 
+use super::included::Included;
 use super::spool::{Segment, SegmentWriter, Spool, Spooler};
+use super::unique::KeyHashes;
 use crate::host::Host;
 use crate::source::Source;
 
@@ -27,14 +29,24 @@ pub(crate) const HASH: &str = "h";
 /// Text of a source row; NULL if there is none.
 pub(crate) const TEXT: &str = "t";
 
-/// Columns of a spooled source.
-pub(crate) fn source_schema() -> SchemaRef {
+/// Mark of a source row, where columns are included.
+pub(crate) const MARK: &str = "x";
+
+/// Columns of a spooled source: key, content hash, text; with included columns, the mark and those,
+/// as `i0`, `i1`, ...
+pub(crate) fn source_schema(included: &Included) -> SchemaRef {
     let hash = DataType::FixedSizeBinary(CONTENT_HASH_BYTES);
-    Arc::new(Schema::new(vec![
+    let mut fields = vec![
         Field::new(KEY, DataType::Utf8, false),
-        Field::new(HASH, hash, false),
+        Field::new(HASH, hash.clone(), false),
         Field::new(TEXT, DataType::Utf8, true),
-    ]))
+    ];
+    if !included.is_empty() {
+        fields.push(Field::new(MARK, hash, false));
+    }
+    let own = included.fields.iter().enumerate();
+    fields.extend(own.map(|(i, f)| Field::new(format!("i{i}"), f.data_type().clone(), true)));
+    Arc::new(Schema::new(fields))
 }
 
 /// A source, read to its end.
@@ -44,13 +56,20 @@ pub(crate) struct Scanned {
     pub(crate) rows: Spool,
     /// Their fold.
     pub(crate) folder: SourceFolder,
+    /// Their keys.
+    pub(crate) keys: KeyHashes,
 }
 
 /// Reads the source of `definition` once, all partitions at a time.
 ///
 /// # Errors
 /// `InvalidKey` with the exact number of NULL keys, after the complete scan.
-pub(crate) async fn scan(host: &Host, source: &Source, definition: &Definition) -> Result<Scanned> {
+pub(crate) async fn scan(
+    host: &Host,
+    source: &Source,
+    definition: &Definition,
+    included: &Included,
+) -> Result<Scanned> {
     let context = host.context();
     let frame = source.rows(&context, definition).await?;
     let task = Arc::new(frame.task_ctx());
@@ -59,17 +78,22 @@ pub(crate) async fn scan(host: &Host, source: &Source, definition: &Definition) 
         .await
         .map_err(from_datafusion)?;
     let partitions = execute_stream_partitioned(plan, task).map_err(from_datafusion)?;
-    let schema = source_schema();
+    let schema = source_schema(included);
     let spooler = Spooler::new(host, Arc::clone(&schema), "source rows", partitions.len());
     // Tasks are aborted when they are dropped, so a caller that goes away stops the scan.
     let tasks: Vec<_> = partitions
         .into_iter()
         .map(|rows| {
             let segment = spooler.segment();
-            SpawnedTask::spawn(scan_partition(host.clone(), rows, segment))
+            SpawnedTask::spawn(scan_partition(
+                host.clone(),
+                rows,
+                segment,
+                included.clone(),
+            ))
         })
         .collect();
-    let mut whole = Part::default();
+    let mut whole = Part::new(host);
     let mut segments = Vec::with_capacity(tasks.len());
     for task in tasks {
         let joined = task.join().await.map_err(|e| Error::TaskFailed {
@@ -79,6 +103,7 @@ pub(crate) async fn scan(host: &Host, source: &Source, definition: &Definition) 
         let (part, segment) = joined?;
         whole.nulls += part.nulls;
         whole.folder.merge(&part.folder);
+        whole.keys.merge(part.keys);
         segments.push(segment);
     }
     if whole.nulls > 0 {
@@ -90,21 +115,44 @@ pub(crate) async fn scan(host: &Host, source: &Source, definition: &Definition) 
     Ok(Scanned {
         rows: Spool::new(schema, segments),
         folder: whole.folder,
+        keys: whole.keys,
     })
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Part {
     nulls: u64,
     folder: SourceFolder,
+    keys: KeyHashes,
+}
+
+impl Part {
+    fn new(host: &Host) -> Self {
+        Self {
+            nulls: 0,
+            folder: SourceFolder::default(),
+            keys: KeyHashes::new(host),
+        }
+    }
+
+    fn note(&mut self, keys: &StringArray, hashes: &FixedSizeBinaryArray) {
+        for (key, hash) in keys.iter().zip(hashes.iter()) {
+            let hash = hash.and_then(|h| h.try_into().ok());
+            if let (Some(key), Some(hash)) = (key, hash) {
+                self.folder.add(key, hash);
+                self.keys.add(key);
+            }
+        }
+    }
 }
 
 async fn scan_partition(
     host: Host,
     mut rows: SendableRecordBatchStream,
     mut segment: SegmentWriter,
+    included: Included,
 ) -> Result<(Part, Segment)> {
-    let mut part = Part::default();
+    let mut part = Part::new(&host);
     while let Some(batch) = rows.try_next().await.map_err(from_datafusion)? {
         let row_bytes = batch.get_array_memory_size() / batch.num_rows().max(1);
         for batch in pieces(&batch, host.batch_rows(row_bytes)) {
@@ -114,7 +162,7 @@ async fn scan_partition(
                 // The scan goes on to count; nothing else of it will be used.
                 continue;
             }
-            segment.push(digest(&mut part, keys, &batch.columns()[1..])?)?;
+            segment.push(digest(&mut part, keys, &batch.columns()[1..], &included)?)?;
         }
     }
     Ok((part, segment.finish()?))
@@ -132,19 +180,30 @@ pub(crate) fn pieces(
         .map(move |start| batch.slice(start, rows.min(batch.num_rows() - start)))
 }
 
-/// Key, content hash and text of each row.
-fn digest(part: &mut Part, keys: StringArray, columns: &[ArrayRef]) -> Result<RecordBatch> {
-    let columns = columns.iter().map(render).collect::<Result<Vec<_>>>()?;
-    let hashes = content_hash(&columns)?;
-    for (key, hash) in keys.iter().zip(hashes.iter()) {
-        let hash = hash.and_then(|h| h.try_into().ok());
-        if let (Some(key), Some(hash)) = (key, hash) {
-            part.folder.add(key, hash);
-        }
+/// The spooled form of rows whose columns are texts and then the included ones.
+fn digest(
+    part: &mut Part,
+    keys: StringArray,
+    columns: &[ArrayRef],
+    included: &Included,
+) -> Result<RecordBatch> {
+    let (texts, own) = columns.split_at(columns.len().saturating_sub(included.len()));
+    let texts = texts.iter().map(render).collect::<Result<Vec<_>>>()?;
+    let hashes = content_hash(&texts)?;
+    let mut more: Vec<ArrayRef> = Vec::new();
+    if included.is_empty() {
+        part.note(&keys, &hashes);
+    } else {
+        let own = included.stored(own)?;
+        let marks = included.marks(&hashes, &own)?;
+        part.note(&keys, &marks);
+        more.push(Arc::new(marks));
+        more.extend(own);
     }
-    let texts = assemble(&columns)?;
-    let columns: Vec<ArrayRef> = vec![Arc::new(keys), Arc::new(hashes), Arc::new(texts)];
-    Ok(RecordBatch::try_new(source_schema(), columns)?)
+    let texts = assemble(&texts)?;
+    let mut columns: Vec<ArrayRef> = vec![Arc::new(keys), Arc::new(hashes), Arc::new(texts)];
+    columns.extend(more);
+    Ok(RecordBatch::try_new(source_schema(included), columns)?)
 }
 
 /// The keys of a batch as text that owns its bytes.

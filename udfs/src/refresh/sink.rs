@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, RecordBatch, StringArray};
+use arrow::array::{Array, ArrayRef, FixedSizeBinaryArray, RecordBatch, StringArray};
 use arrow::compute::{filter, is_not_null};
 use arrow::datatypes::SchemaRef;
 use datafusion::execution::memory_pool::MemoryReservation;
@@ -23,6 +23,8 @@ use super::infer::{Answer, Pipeline};
 pub(crate) struct Refusal {
     pub(crate) key: String,
     pub(crate) hash: Hash,
+    /// What the fold of the source has of it: the content hash, or the mark with included columns.
+    pub(crate) mark: Hash,
     pub(crate) reason: RejectReason,
     /// Whether another row of the key has a vector.
     pub(crate) shadowed: bool,
@@ -148,9 +150,11 @@ impl<'a> Sink<'a> {
         let key = answer.keys.value(row).to_owned();
         let bytes = key.len() + size_of::<Refusal>();
         self.memory.try_grow(bytes).map_err(from_datafusion)?;
+        let hash = |hashes: &FixedSizeBinaryArray| hashes.value(row).try_into().unwrap_or_default();
         self.refusals.push(Refusal {
             key,
-            hash: answer.hashes.value(row).try_into().unwrap_or_default(),
+            hash: hash(&answer.hashes),
+            mark: hash(answer.marks.as_ref().unwrap_or(&answer.hashes)),
             reason,
             shadowed: self.group.live,
         });
@@ -172,13 +176,16 @@ impl<'a> Sink<'a> {
             let texts = std::iter::repeat_n(text, vectors.len());
             Arc::new(StringArray::from_iter_values(texts))
         };
-        let columns = vec![
+        let mut columns = vec![
             keep(&answer.keys)?,
             constant(&self.pipeline.source_id),
             constant(&self.pipeline.model_id),
             Arc::clone(&vectors),
             keep(&answer.hashes)?,
         ];
+        for column in &answer.included {
+            columns.push(keep(column)?);
+        }
         Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
     }
 

@@ -5,9 +5,11 @@ mod not_yet;
 
 use datafusion::logical_expr::ScalarUDF;
 
+pub(crate) use content_hash::ContentHash;
+
 /// All scalar functions of the plugin.
 pub(crate) fn all() -> Vec<ScalarUDF> {
-    let mut all = vec![ScalarUDF::new_from_impl(content_hash::ContentHash::new())];
+    let mut all = vec![ScalarUDF::new_from_impl(ContentHash::new())];
     all.extend(not_yet::all());
     all
 }

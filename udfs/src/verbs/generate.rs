@@ -16,7 +16,8 @@ use tracing::Instrument;
 use crate::engine::{Engine, Run, model_ref};
 use crate::function::{ReportFunction, answer};
 use crate::refresh::earlier::Earlier;
-use crate::refresh::infer::Pipeline;
+use crate::refresh::included::Included;
+use crate::refresh::infer::{Pipeline, Reused};
 use crate::refresh::scan::{self, Scanned, can_be_key};
 use crate::refresh::{diff, fold};
 use crate::report::GenerateReport;
@@ -70,6 +71,14 @@ impl GenerateEmbeddings {
         }
     }
 
+    /// The same with source columns that ride along, outside the content hash.
+    pub fn include<C: Into<String>>(self, columns: impl IntoIterator<Item = C>) -> Self {
+        Self {
+            include: columns.into_iter().map(Into::into).collect(),
+            ..self
+        }
+    }
+
     /// The same under a name.
     pub fn name(self, name: impl Into<String>) -> Self {
         Self {
@@ -92,9 +101,6 @@ fn check_supported(request: &GenerateEmbeddings, model: &dyn Embedder) -> Result
     let not_yet = |what: &str| Error::NotYetSupported {
         feature: format!("{VERB}({what})"),
     };
-    if !request.include.is_empty() {
-        return Err(not_yet("include"));
-    }
     match request.metric.as_deref() {
         None | Some("cosine") => {}
         Some(metric @ ("l2" | "dot")) => return Err(not_yet(&format!("metric => '{metric}'"))),
@@ -119,6 +125,7 @@ struct Plan {
     name: Name,
     source: Source,
     definition: Definition,
+    included: Included,
     model: Arc<dyn Embedder>,
 }
 
@@ -133,18 +140,22 @@ async fn plan(run: &Run, request: &GenerateEmbeddings) -> Result<Plan> {
     check_columns(request, &source)?;
     let used: Vec<&str> = std::iter::once(request.key_column.as_str())
         .chain(request.columns.iter().map(String::as_str))
+        .chain(request.include.iter().map(String::as_str))
         .collect();
-    let definition = Definition::new(
+    let included = Included::of_source(request.include.iter().filter_map(|c| source.field(c)))?;
+    let mut definition = Definition::new(
         source.reference(&used),
         request.columns.clone(),
         request.key_column.clone(),
         model_ref(&spec, model.as_ref()),
         model.dimensions() as u64,
     );
+    definition.include = request.include.clone();
     Ok(Plan {
         name,
         source,
         definition,
+        included,
         model,
     })
 }
@@ -164,6 +175,11 @@ fn check_columns(request: &GenerateEmbeddings, source: &Source) -> Result<()> {
         source
             .field(column)
             .ok_or_else(|| unknown("columns", column))?;
+    }
+    for column in &request.include {
+        source
+            .field(column)
+            .ok_or_else(|| unknown("include", column))?;
     }
     let key = &request.key_column;
     let field = source
@@ -189,14 +205,14 @@ async fn generate_in_span(run: &Run, request: GenerateEmbeddings) -> Result<Gene
     run.host.check_writes(VERB)?;
     let plan = plan(run, &request).await?;
     check_free(run, &plan.name).await?;
-    let scanned = scan::scan(&run.host, &plan.source, &plan.definition).await?;
+    let scanned = scan::scan(&run.host, &plan.source, &plan.definition, &plan.included).await?;
     let mut stage = run.catalog().begin().await?;
     let made = embed(run, &plan, &scanned, &mut stage).await?;
     let dropped = made.dropped;
     let new = NewTable {
         name: plan.name.clone(),
         definition: plan.definition.clone(),
-        schema: embedding_schema(plan.model.dimensions(), &[])?,
+        schema: embedding_schema(plan.model.dimensions(), &plan.included.fields)?,
         requester: request.requester,
     };
     let published = create(run.catalog(), stage, new, made.delta).await?;
@@ -241,12 +257,17 @@ async fn embed(run: &Run, plan: &Plan, scanned: &Scanned, stage: &mut Stager) ->
         env: run.host.env(run.catalog().env()),
         store: Arc::clone(&store),
         model: Arc::clone(&plan.model),
-        schema: embedding_schema(plan.model.dimensions(), &[])?,
+        schema: embedding_schema(plan.model.dimensions(), &plan.included.fields)?,
+        included: plan.included.len(),
         source_id: source::shown(&plan.source.name),
         model_id: plan.definition.model.spec.clone(),
     };
-    let rows = diff::sorted(&run.host, &scanned.rows).await?;
-    let nothing = Earlier::new(&run.host, store).reader().await?;
+    let rows = diff::sorted(&run.host, &scanned.rows, &plan.included).await?;
+    let none = Earlier::new(&run.host, store);
+    let nothing = Reused {
+        earlier: none.reader().await?,
+        carried: none.reader().await?,
+    };
     let inferred = pipeline
         .run(rows, scanned.rows.rows(), nothing, stage)
         .await?;

@@ -1,13 +1,21 @@
 //! The verbs and reads, one a file: what it does, its Rust type, its SQL function.
 
+mod changes;
 mod commits;
+mod compact;
 mod drop;
+mod expire;
 mod filter;
 mod generate;
+mod models;
 mod not_yet;
+mod pins;
 mod refresh;
 mod rejected;
+mod rename;
+mod restore;
 mod search;
+mod segments;
 mod tables;
 mod vectors;
 mod verify;
@@ -17,16 +25,26 @@ use std::sync::Arc;
 
 use stratagraph_providers::FunctionRegistry;
 
+pub(crate) use changes::changes;
 pub use commits::CommitFilter;
 pub(crate) use commits::{commit_status, commits};
+pub use compact::CompactOptions;
+pub(crate) use compact::compact_embeddings;
 pub(crate) use drop::drop_embeddings;
+pub(crate) use expire::expire_versions;
 pub use generate::GenerateEmbeddings;
 pub(crate) use generate::generate;
+pub(crate) use models::embedding_models;
+pub use pins::CreatePin;
+pub(crate) use pins::{collect_garbage, create_pin, drop_pin, pins};
 pub use refresh::RefreshOptions;
 pub(crate) use refresh::{refresh_embeddings, refresh_plan};
 pub(crate) use rejected::rejected_rows;
+pub(crate) use rename::rename_embeddings;
+pub(crate) use restore::restore_version;
 pub(crate) use search::search;
 pub use search::{Search, SearchHit, Wanted};
+pub(crate) use segments::segments;
 pub(crate) use tables::embedding_tables;
 pub(crate) use vectors::read_vectors;
 pub(crate) use verify::verify_materialization;
@@ -48,13 +66,21 @@ pub(crate) fn registry(engine: &Arc<Engine>) -> FunctionRegistry {
         rejected::function(engine),
         vectors::function(engine),
         verify::function(engine),
+        compact::function(engine),
+        expire::function(engine),
+        restore::function(engine),
+        rename::function(engine),
+        changes::function(engine),
+        segments::function(engine),
+        models::function(engine),
     ];
     let pairs = [
         refresh::functions(engine),
         search::functions(engine),
         commits::functions(engine),
     ];
-    for function in single.into_iter().chain(pairs.into_iter().flatten()) {
+    let functions = single.into_iter().chain(pairs.into_iter().flatten());
+    for function in functions.chain(pins::functions(engine)) {
         registry.add(function);
     }
     registry

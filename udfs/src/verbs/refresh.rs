@@ -12,6 +12,7 @@ use tracing::Instrument;
 use crate::engine::{Engine, Run};
 use crate::function::{ReportFunction, answer};
 use crate::refresh::delta::RefreshSource;
+use crate::refresh::included::Included;
 use crate::report::{RefreshPlan, RefreshReport};
 
 const VERB: &str = "refresh_embeddings";
@@ -46,7 +47,12 @@ async fn gate(run: &Run, table: &TableSnapshot, deletes: Deletes) -> Result<Refr
         });
     };
     let model = run.engine.model_of(&table.name, &definition)?;
-    Ok(RefreshSource::new(run, definition, model, deletes))
+    let missing = || Error::corrupt("table manifest", table.name.as_str(), "a schema", "none");
+    let schema = table.table.current_schema().ok_or_else(missing)?;
+    let included = Included::of_table(schema)?;
+    Ok(RefreshSource::new(
+        run, definition, included, model, deletes,
+    ))
 }
 
 /// Runs the verb.
@@ -70,42 +76,25 @@ pub(crate) async fn refresh_embeddings(
         };
         let refreshed = refresh(run.catalog(), stage, request, source).await?;
         run.learn(name).await;
-        Ok(report(name, &refreshed))
+        Ok(report(&refreshed))
     };
     work.instrument(span).await
 }
 
-fn report(name: &Name, refreshed: &Refreshed<RefreshSource>) -> RefreshReport {
-    let (tally, base) = (&refreshed.driver.tally, &refreshed.base);
+fn report(refreshed: &Refreshed<RefreshSource>) -> RefreshReport {
+    let tally = &refreshed.driver.tally;
     let nothing = RefreshReport {
-        table: name.to_string(),
-        version: base.manifest.version,
-        parent_version: base.manifest.parent_version,
         inferred_rows: tally.inferred,
         added: tally.classes.added,
         changed: tally.classes.changed,
         deleted: tally.classes.deleted,
         unchanged: tally.classes.unchanged,
         dropped_rows: tally.dropped,
-        live_rows: base.table.live_rows,
-        masked_rows: base.table.dead_rows,
-        outcome: "no_change".to_owned(),
-        rejected_rows: base.table.rejects,
-        // No model of this build cuts a text: one that is too long is refused.
-        truncated_rows: 0,
-        attempts: u64::from(refreshed.attempts),
+        ..RefreshReport::nothing(&refreshed.base, refreshed.attempts)
     };
     match &refreshed.published {
         None => nothing,
-        Some(published) => RefreshReport {
-            version: published.version,
-            parent_version: published.parent_version,
-            live_rows: published.live_rows,
-            masked_rows: published.dead_rows,
-            rejected_rows: published.rejects,
-            outcome: "published".to_owned(),
-            ..nothing
-        },
+        Some(published) => nothing.published(published),
     }
 }
 

@@ -35,8 +35,8 @@ async fn arguments_are_checked_before_the_source_is_read() {
             "InvalidIdentifier",
         ),
         (
-            "('docs', 'counting', 'body', 'id', include => 'n')",
-            "NotYetSupported",
+            "('docs', 'counting', 'body', 'id', include => 'nothing')",
+            "InvalidArgument",
         ),
         (
             "('docs', 'counting', 'body', 'id', metric => 'l2')",
@@ -211,7 +211,6 @@ async fn unknown_names_and_switched_off_writes_are_typed() {
         ("refresh_embeddings('a/b')", "InvalidIdentifier"),
         ("refresh_embeddings('t', 'purge')", "InvalidArgument"),
         ("commit_status('x')", "InvalidIdentifier"),
-        ("compact_embeddings('t')", "NotYetSupported"),
         ("graph_query('g', 'q')", "NotYetSupported"),
         ("staleness('t')", "NotYetSupported"),
     ] {
