@@ -16,7 +16,7 @@ use stratagraph::env::Env;
 use stratagraph::ident::Name;
 use stratagraph::publish::definition::{Definition, ModelRef, SourceRef};
 use stratagraph::publish::{
-    self, Deletes, DeltaSource, NewTable, RefreshRequest, Requester, StagedDelta,
+    self, Deletes, DeltaSource, Made, NewTable, RefreshRequest, Requester, StagedDelta,
 };
 use stratagraph::sim::FaultStore;
 use stratagraph::store::{Stager, Store};
@@ -80,7 +80,13 @@ fn new_table() -> Result<NewTable> {
     };
     Ok(NewTable {
         name: Name::parse("t")?,
-        definition: Definition::new(source, vec!["x".into()], "id".into(), model, WIDTH as u64),
+        made: Made::Generated(Definition::new(
+            source,
+            vec!["x".into()],
+            "id".into(),
+            model,
+            WIDTH as u64,
+        )),
         schema: embedding_schema(WIDTH, &[])?,
         requester: Requester::default(),
     })

@@ -98,7 +98,8 @@ pub(crate) fn columns_of(name: &Name, table: &TableManifest) -> Result<Vec<Plann
     Ok(all_columns(current)?
         .into_iter()
         .filter(|c| {
-            table.layout == Layout::Embedding || !INTERNAL.contains(&c.field.name().as_str())
+            matches!(table.layout, Layout::Embedding | Layout::Neighbors)
+                || !INTERNAL.contains(&c.field.name().as_str())
         })
         .collect())
 }

@@ -27,19 +27,49 @@ pub fn to_datafusion(error: Error) -> DataFusionError {
 /// A host error on its way into the engine. An engine error that is owned somewhere inside comes out
 /// as it is; everything else is kept whole as [`Error::Source`].
 pub fn from_datafusion(error: DataFusionError) -> Error {
-    match error {
-        DataFusionError::External(inner) => match inner.downcast::<Error>() {
-            Ok(engine) => *engine,
-            Err(source) => Error::Source { source },
-        },
-        DataFusionError::Context(_, inner) if find_error(&inner).is_some() => {
-            from_datafusion(*inner)
-        }
-        other => Error::Source {
-            source: Box::new(other),
+    match find_error(&error) {
+        Some(_) => unwrap_owned(Box::new(error)),
+        None => Error::Source {
+            source: Box::new(error),
         },
     }
 }
+
+/// Takes wrappers off as long as they own what they wrap.
+fn unwrap_owned(error: BoxError) -> Error {
+    let error = match error.downcast::<Error>() {
+        Ok(engine) => return *engine,
+        Err(other) => other,
+    };
+    let error = match error.downcast::<DataFusionError>() {
+        Ok(host) => match *host {
+            DataFusionError::External(inner) => return unwrap_owned(inner),
+            DataFusionError::Context(_, inner) => return unwrap_owned(inner),
+            DataFusionError::ArrowError(inner, _) => return unwrap_owned(inner),
+            DataFusionError::ParquetError(inner) => return unwrap_owned(inner),
+            other => Box::new(other) as BoxError,
+        },
+        Err(other) => other,
+    };
+    let error = match error.downcast::<ArrowError>() {
+        Ok(arrow) => match *arrow {
+            ArrowError::ExternalError(inner) => return unwrap_owned(inner),
+            other => Box::new(other) as BoxError,
+        },
+        Err(other) => other,
+    };
+    match error.downcast::<ParquetError>() {
+        Ok(parquet) => match *parquet {
+            ParquetError::External(inner) => unwrap_owned(inner),
+            other => Error::Source {
+                source: Box::new(other),
+            },
+        },
+        Err(source) => Error::Source { source },
+    }
+}
+
+type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// The engine error inside a host error, however deep it is wrapped. One that says what happened is
 /// preferred to an [`Error::Source`] around it.

@@ -22,7 +22,7 @@ use crate::Session;
 /// The column that a table's key ranges are of.
 pub(crate) fn key_column(layout: Layout) -> &'static str {
     match layout {
-        Layout::Embedding => "_row_id",
+        Layout::Embedding | Layout::Neighbors => "_row_id",
         Layout::Node | Layout::Edge => "id",
     }
 }

@@ -91,6 +91,9 @@ pub async fn mark(store: &Store, body: &SlotBody) -> Result<Marked> {
     for (_, pin) in pins {
         mark_version(store, &mut marked, &pin.manifest).await?;
     }
+    for definition in datasets.iter().filter_map(|(_, d)| d.definition.as_ref()) {
+        marked.add(definition)?;
+    }
     for branch in datasets.iter().flat_map(|(_, d)| d.branches.values()) {
         mark_branch(store, &mut marked, branch).await?;
     }

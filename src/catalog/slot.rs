@@ -145,6 +145,10 @@ pub struct DatasetEntry {
     pub next_rids: BTreeMap<u64, u64>,
     /// Branches by name.
     pub branches: BTreeMap<BranchName, BranchEntry>,
+    /// The definition object of the current version, so that a table whose manifest is lost can be
+    /// made again.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub definition: Option<ObjRef>,
 }
 
 impl DatasetEntry {

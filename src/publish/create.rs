@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::definition::Definition;
+use super::definition::{Definition, NeighborDefinition};
 use super::delta::StagedDelta;
 use super::successor::{NewIds, Next, Published, Requester, first_version};
 use crate::catalog::Catalog;
@@ -25,19 +25,56 @@ use crate::{Error, Result};
 pub struct NewTable {
     /// Its name; refused if it exists.
     pub name: Name,
-    /// What its vectors are a function of.
-    pub definition: Definition,
+    /// What it is made of.
+    pub made: Made,
     /// Its columns.
     pub schema: SchemaVersion,
     /// Who asks.
     pub requester: Requester,
 }
 
+/// What a new table is made of.
+#[derive(Debug, Clone)]
+pub enum Made {
+    /// Vectors of a source.
+    Generated(Definition),
+    /// Vectors that someone else made.
+    Imported,
+    /// Neighbours of the rows of another table.
+    Neighbors(NeighborDefinition),
+}
+
+impl Made {
+    fn kind(&self) -> CommitKind {
+        match self {
+            Self::Generated(_) => CommitKind::Generate,
+            Self::Imported => CommitKind::Import,
+            Self::Neighbors(_) => CommitKind::Neighbors,
+        }
+    }
+
+    fn layout(&self) -> Layout {
+        match self {
+            Self::Generated(_) | Self::Imported => Layout::Embedding,
+            Self::Neighbors(_) => Layout::Neighbors,
+        }
+    }
+
+    fn stage(&self, stage: &mut Stager) -> Result<Option<ObjRef>> {
+        let bytes = match self {
+            Self::Generated(definition) => definition.encode()?,
+            Self::Neighbors(definition) => definition.encode()?,
+            Self::Imported => return Ok(None),
+        };
+        stage.add("json", bytes).map(Some)
+    }
+}
+
 struct Create {
     new: NewTable,
     ids: NewIds,
     incarnation: String,
-    definition: ObjRef,
+    definition: Option<ObjRef>,
     ledger: Option<DeltaObject>,
     delta: StagedDelta,
     published: Option<Published>,
@@ -53,7 +90,7 @@ pub async fn create(
     new: NewTable,
     delta: StagedDelta,
 ) -> Result<Published> {
-    let definition = stage.add("json", new.definition.encode()?)?;
+    let definition = new.made.stage(&mut stage)?;
     let ledger = write_ledger(&mut stage, &delta.ledger)?;
     let unique = || catalog.env().ids.unique();
     let ids = NewIds {
@@ -101,7 +138,7 @@ impl Create {
         TableManifest {
             type_id: EMBEDDING_TYPE,
             incarnation_id: self.incarnation.clone(),
-            layout: Layout::Embedding,
+            layout: self.new.made.layout(),
             endpoints: None,
             schemas: vec![self.new.schema.clone()],
             entries: if some {
@@ -116,6 +153,7 @@ impl Create {
             rejects,
             mask_digest: None,
             fold: self.delta.fold,
+            source_files: self.delta.source_files,
         }
     }
 }
@@ -143,7 +181,7 @@ impl Operation for Create {
             .flat_map(|f| f.file.objects().cloned());
         let staged = files
             .chain(self.ledger.iter().map(|l| l.object.clone()))
-            .chain([self.definition.clone()])
+            .chain(self.definition.clone())
             .collect();
         let delta = TableDelta {
             type_id: EMBEDDING_TYPE,
@@ -152,13 +190,13 @@ impl Operation for Create {
             ..TableDelta::default()
         };
         let next = Next {
-            kind: CommitKind::Generate,
+            kind: self.new.made.kind(),
             name: self.new.name.clone(),
             table,
             delta,
             identity,
             descriptor: None,
-            definition: Some(self.definition.clone()),
+            definition: self.definition.clone(),
             counts: self.delta.counts.clone(),
             requester: self.new.requester.clone(),
             staged,

@@ -94,6 +94,14 @@ impl Definition {
         hasher.finish()
     }
 
+    /// The hash that an identity folds: of a definition object, or of a table that has none.
+    pub async fn hash_of(store: &Store, object: Option<&ObjRef>) -> Result<Digest> {
+        match object {
+            Some(object) => Ok(Self::load(store, object).await?.hash()),
+            None => Ok(Hasher::new("stratagraph.definition.none.v1").finish()),
+        }
+    }
+
     /// Its bytes.
     pub fn encode(&self) -> Result<Vec<u8>> {
         canonical_json(self)
@@ -112,5 +120,58 @@ impl Definition {
             });
         }
         Ok(definition)
+    }
+}
+
+/// A version of a table that another one was made from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Anchor {
+    /// Dataset id: a table made again under the name is another.
+    pub dataset: String,
+    /// Name of the table at the time.
+    pub table: String,
+    /// Version.
+    pub version: u64,
+    /// Identity of the version.
+    pub identity: Digest,
+}
+
+/// The definition of a neighbour graph: what its rows are a function of.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NeighborDefinition {
+    /// Format of the object.
+    pub format: u64,
+    /// What its rows were read from.
+    pub input: Anchor,
+    /// Neighbours of a row, at most.
+    pub k: u64,
+    /// The least similarity, as the shortest text that reads back as the same f32.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min_similarity: Option<String>,
+}
+
+impl NeighborDefinition {
+    /// A definition in the current format.
+    pub fn new(input: Anchor, k: u64, min_similarity: Option<f32>) -> Self {
+        let min_similarity = min_similarity.map(|least| least.to_string());
+        Self {
+            format: FORMAT,
+            input,
+            k,
+            min_similarity,
+        }
+    }
+
+    /// Its bytes.
+    pub fn encode(&self) -> Result<Vec<u8>> {
+        canonical_json(self)
+    }
+
+    /// Loads and checks a definition.
+    pub async fn load(store: &Store, object: &ObjRef) -> Result<Self> {
+        let bytes = store.get("definition", object).await?;
+        parse_canonical("definition", &object.key, &bytes)
     }
 }

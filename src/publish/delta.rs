@@ -6,6 +6,7 @@ use async_trait::async_trait;
 
 use crate::Result;
 use crate::catalog::resolve::TableSnapshot;
+use crate::digest::Digest;
 use crate::store::Stager;
 use crate::table::ledger::LedgerChange;
 use crate::table::manifest::{Fragment, SourceFold};
@@ -23,6 +24,8 @@ pub struct StagedDelta {
     pub ledger: Vec<LedgerChange>,
     /// Fold of the source that the delta leads to.
     pub fold: Option<SourceFold>,
+    /// Digest of the source's files, if it has any.
+    pub source_files: Option<Digest>,
     /// Result counts for the manifest.
     pub counts: BTreeMap<String, i64>,
 }

@@ -51,12 +51,7 @@ pub(super) async fn chain(
         .manifest
         .identity
         .ok_or_else(|| missing("an identity"))?;
-    let object = parent
-        .manifest
-        .definition
-        .as_ref()
-        .ok_or_else(|| missing("a definition"))?;
-    let definition = Definition::load(store, object).await?.hash();
+    let definition = Definition::hash_of(store, parent.manifest.definition.as_ref()).await?;
     let bytes = canonical_json(descriptor)?;
     let identity = identity::chain(&recorded, &definition, &bytes, fragments, mask);
     let text = String::from_utf8(bytes).map_err(|e| Error::Source {

@@ -17,7 +17,7 @@ mod restore;
 mod successor;
 
 pub use compact::{CompactRequest, Compacted, Merge, compact};
-pub use create::{NewTable, create};
+pub use create::{Made, NewTable, create};
 pub use delta::{DeltaSource, StagedDelta};
 pub use refresh::{Deletes, RefreshRequest, Refreshed, refresh};
 pub use rename::rename;

@@ -165,6 +165,7 @@ impl<D: DeltaSource> Refresh<D> {
             Overlap::OtherKeys => {
                 // The table is no longer a function of the one source state that this delta read.
                 delta.fold = None;
+                delta.source_files = None;
                 Ok(Some(delta))
             }
             Overlap::SameKeys => self.driver.delta(parent, stage).await,
@@ -193,6 +194,7 @@ impl<D: DeltaSource> Refresh<D> {
         };
         let mut table = counted(parent.table.as_ref().clone(), &entry, kills.rows);
         table.fold = delta.fold;
+        table.source_files = delta.source_files;
         if !delta.ledger.is_empty() {
             table.rejects = rejects_after(&env, &store, parent, delta).await?;
         }

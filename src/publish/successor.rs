@@ -83,6 +83,7 @@ pub(super) fn first_version(
         created_at: attempt.catalog.env().clock.now_micros(),
         next_rids: BTreeMap::new(),
         branches: BTreeMap::new(),
+        definition: None,
     };
     let place = Place {
         version: 0,
@@ -170,6 +171,7 @@ fn write(
         .iter()
         .filter_map(|o| layout::parse_object(&o.key));
     written.extend(own.filter(|(txn, _)| *txn == commit.txn).map(|(_, n)| n));
+    let definition = next.definition;
     let root = TableRoot::Inline(Box::new(next.table));
     let manifest = BranchManifest {
         format: FORMAT,
@@ -183,7 +185,7 @@ fn write(
         catalog_version: attempt.version,
         identity: Some(next.identity),
         descriptor: next.descriptor,
-        definition: next.definition,
+        definition: definition.clone(),
         tables: crate::store::PageTree::leaf(type_key(EMBEDDING_TYPE), root),
         delta: vec![next.delta],
         history,
@@ -198,6 +200,7 @@ fn write(
         manifest: object,
     };
     dataset.branches.insert(main, branch);
+    dataset.definition = definition;
     let mut edit = Edit::new(commit);
     edit.datasets.insert(next.name.to_string(), Some(dataset));
     Ok((edit, published))

@@ -19,6 +19,8 @@ pub enum Layout {
     Node,
     /// `_rid, id, src, dst, _src_rid, _dst_rid`, by (`_src_rid`, `_dst_rid`, `id`).
     Edge,
+    /// `_row_id, neighbor_id, similarity, rank`, by the UTF-8 bytes of `_row_id`, then by rank.
+    Neighbors,
 }
 
 /// A column of a table.
@@ -186,7 +188,7 @@ impl PageEntry for Entry {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SourceFold {
-    /// Sum of the rows' digests modulo 2^256, as a digest.
+    /// Sums of the rows' hashes, as [`super::fold`] makes them.
     pub sum: Digest,
     /// Rows folded.
     pub rows: u64,
@@ -237,6 +239,10 @@ pub struct TableManifest {
     /// Fold of the source that the version was made from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fold: Option<SourceFold>,
+    /// Digest of names, sizes, times and e_tags of the files that the source read, where they are known
+    /// and were the same before and after.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub source_files: Option<Digest>,
 }
 
 impl TableManifest {

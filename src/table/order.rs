@@ -88,7 +88,7 @@ impl OrderCheck {
     ///
     /// Embedding tables may hold a key more than once: `generate` keeps every row of its source.
     pub(crate) fn push(&mut self, keys: &SortKeys) -> Option<(usize, String)> {
-        let equal_ok = self.layout == Layout::Embedding;
+        let equal_ok = matches!(self.layout, Layout::Embedding | Layout::Neighbors);
         let mut disorder = None;
         for row in 0..keys.len() {
             let order = match (&self.last, row) {

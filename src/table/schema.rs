@@ -49,7 +49,7 @@ const COLUMN_NAME_BYTES: usize = 1024;
 /// The column that holds the key: unique among live rows, and what lookups search.
 pub fn key_column(layout: Layout) -> u64 {
     match layout {
-        Layout::Embedding => id::ROW_ID,
+        Layout::Embedding | Layout::Neighbors => id::ROW_ID,
         Layout::Node | Layout::Edge => id::ID,
     }
 }
@@ -57,7 +57,7 @@ pub fn key_column(layout: Layout) -> u64 {
 /// The columns that rows are sorted by, most significant first.
 pub fn sort_columns(layout: Layout) -> &'static [u64] {
     match layout {
-        Layout::Embedding => &[id::ROW_ID],
+        Layout::Embedding | Layout::Neighbors => &[id::ROW_ID],
         Layout::Node => &[id::ID],
         Layout::Edge => &[id::SRC_RID, id::DST_RID, id::ID],
     }
@@ -104,6 +104,22 @@ pub fn graph_schema(layout: Layout, id: u64, properties: &[Column]) -> Result<Sc
     finish(layout, id, columns)
 }
 
+/// The schema of a neighbour graph: the rows of a key, best first.
+///
+/// # Errors
+/// None: the columns are fixed.
+pub fn neighbors_schema() -> Result<SchemaVersion> {
+    let mut columns = system_columns(Layout::Neighbors);
+    let own = [
+        ("neighbor_id", "utf8"),
+        ("similarity", "float32"),
+        ("rank", "int64"),
+    ];
+    let own = (id::FIRST_USER..).zip(own);
+    columns.extend(own.map(|(id, (name, data_type))| column(id, name, data_type, false)));
+    finish(Layout::Neighbors, 0, columns)
+}
+
 fn finish(layout: Layout, id: u64, columns: Vec<Column>) -> Result<SchemaVersion> {
     let schema = SchemaVersion { id, columns };
     match check(layout, &schema) {
@@ -128,6 +144,7 @@ fn system_columns(layout: Layout) -> Vec<Column> {
                 true,
             ),
         ],
+        Layout::Neighbors => vec![column(id::ROW_ID, "_row_id", "utf8", false)],
         Layout::Node => vec![
             column(id::RID, "_rid", "uint64", false),
             column(id::ID, "id", "utf8", false),

@@ -147,7 +147,7 @@ pub async fn verify(
     }
     for table in &tables {
         content::check_table(store, env, &mut checks, table).await;
-        if table.table.layout != Layout::Embedding {
+        if matches!(table.table.layout, Layout::Node | Layout::Edge) {
             graph::check_table(store, env, &mut checks, table, &tables).await;
         }
     }
@@ -233,10 +233,7 @@ async fn recompute(
             &found,
         )))));
     };
-    let definition = match &manifest.definition {
-        Some(object) => Definition::load(store, object).await?.hash(),
-        None => return Err(unreadable("a definition")),
-    };
+    let definition = Definition::hash_of(store, manifest.definition.as_ref()).await?;
     let added = |entry: &&Entry| manifest.delta.iter().any(|d| d.added.contains(&entry.id));
     let fragments = identity::fragment_digests(found.iter().filter(added));
     let mask = mask::mask_digest(&found);

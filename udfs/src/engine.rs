@@ -13,7 +13,8 @@ use stratagraph::embed::{
 };
 use stratagraph::ident::Name;
 use stratagraph::publish::definition::{Definition, ModelRef};
-use stratagraph::{Error, Result};
+use stratagraph::table::manifest::Layout;
+use stratagraph::{Error, NotRefreshableReason, Result};
 use stratagraph_providers::{Metadata, RunContext, StatementPin};
 
 use crate::host::Host;
@@ -97,7 +98,8 @@ impl Engine {
 
     /// The definition of a version. An embedding table without one was not made from a source.
     pub(crate) async fn definition(&self, snapshot: &TableSnapshot) -> Result<Option<Definition>> {
-        match &snapshot.manifest.definition {
+        let own = snapshot.table.layout == Layout::Embedding;
+        match snapshot.manifest.definition.as_ref().filter(|_| own) {
             None => Ok(None),
             Some(object) => Definition::load(self.catalog().store(), object)
                 .await
@@ -109,8 +111,20 @@ impl Engine {
 /// Whether no key of a version occurs twice. A refresh makes sure of it; a first version may repeat
 /// keys, and its fold says whether it does.
 pub(crate) fn has_unique_keys(snapshot: &TableSnapshot) -> bool {
-    snapshot.manifest.commit.kind == CommitKind::Refresh
+    let kind = snapshot.manifest.commit.kind;
+    matches!(kind, CommitKind::Refresh | CommitKind::Import)
         || snapshot.table.fold.is_some_and(|fold| fold.unique)
+}
+
+/// Refuses a table that holds no embeddings, such as a neighbour graph.
+pub(crate) fn check_embeddings(snapshot: &TableSnapshot) -> Result<()> {
+    match snapshot.table.layout {
+        Layout::Embedding => Ok(()),
+        _ => Err(Error::NotRefreshable {
+            table: snapshot.name.to_string(),
+            reason: NotRefreshableReason::NotEmbeddingTable,
+        }),
+    }
 }
 
 /// What a definition records of a model.
@@ -151,6 +165,14 @@ impl Run {
 
     pub(crate) fn catalog(&self) -> &Arc<Catalog> {
         self.engine.catalog()
+    }
+
+    /// The same work on a snapshot of its own: for what reads a commit of this very run.
+    pub(crate) fn anew(&self) -> Self {
+        Self {
+            pin: Arc::default(),
+            ..self.clone()
+        }
     }
 
     /// The statement's pin.

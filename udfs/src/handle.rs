@@ -13,14 +13,15 @@ use stratagraph_providers::Metadata;
 
 use crate::engine::{Engine, Run};
 use crate::host::Host;
+use crate::pinned::PinnedSource;
 use crate::report::{
     ChangeRow, CommitRow, CommitStatus, DropReport, ExpireReport, GarbageReport, GenerateReport,
-    ModelRow, PinRow, RefreshPlan, RefreshReport, RejectedRow, SegmentRow, TableRow, VerifyRow,
-    VersionRow,
+    ModelRow, NeighborReport, PinRow, RecomputeRow, RefreshPlan, RefreshReport, RejectedRow,
+    SegmentRow, StalenessRow, TableRow, VerifyRow, VersionRow,
 };
 use crate::verbs::{
-    self, CommitFilter, CompactOptions, CreatePin, GenerateEmbeddings, RefreshOptions, Search,
-    SearchHit, Wanted,
+    self, Cascade, CommitFilter, CompactOptions, CreatePin, GenerateEmbeddings, ImportEmbeddings,
+    NeighborGraph, RefreshOptions, Search, SearchHit, Wanted,
 };
 
 /// A store, opened for the session on which it was installed. Clones share everything.
@@ -226,6 +227,45 @@ impl Stratagraph {
     /// commit (`WriterFenced`), so call it when none is expected.
     pub async fn collect_garbage(&self, dry_run: bool) -> Result<GarbageReport> {
         verbs::collect_garbage(&self.run(), dry_run).await
+    }
+
+    /// Makes a table of vectors that someone else made. It can be searched and compacted, and never
+    /// refreshed.
+    ///
+    /// # Errors
+    /// `AlreadyExists`, `InvalidKey`, `NonUniqueKey`, `InvalidArgument` for vectors that are missing,
+    /// of several lengths, zero or not finite; nothing is staged before the counts are known.
+    pub async fn import_embeddings(&self, import: ImportEmbeddings) -> Result<GenerateReport> {
+        verbs::import_embeddings(&self.run(), import).await
+    }
+
+    /// Finds the rows most like each row of a table and publishes them as a table of its own, which
+    /// names the version that it was made from. Holds all vectors in memory.
+    pub async fn neighbor_graph(&self, graph: NeighborGraph) -> Result<NeighborReport> {
+        verbs::neighbor_graph(&self.run(), graph).await
+    }
+
+    /// Whether a table is still what its definition and its inputs say. Runs no model.
+    pub async fn staleness(&self, table: &str) -> Result<StalenessRow> {
+        verbs::staleness(&self.run(), &Name::parse(table)?).await
+    }
+
+    /// Makes a table again from its definition, under `name` or the next free `{table}__r{n}`; works
+    /// also where the current manifest is lost.
+    pub async fn recompute(
+        &self,
+        table: &str,
+        cascade: Cascade,
+        name: Option<&str>,
+    ) -> Result<Vec<RecomputeRow>> {
+        let name = name.map(Name::parse).transpose()?;
+        verbs::recompute(&self.run(), &Name::parse(table)?, cascade, name).await
+    }
+
+    /// The current version of a table, resolved once: the anchor that a result made from it names, its
+    /// rows and its searches are all of that one version.
+    pub async fn pin_current_version(&self, table: &str) -> Result<PinnedSource> {
+        PinnedSource::of(&self.run(), &Name::parse(table)?).await
     }
 
     /// Drops a table.

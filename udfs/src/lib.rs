@@ -13,6 +13,7 @@ mod handle;
 mod host;
 mod install;
 mod kernel;
+mod pinned;
 mod refresh;
 mod report;
 mod root;
@@ -21,16 +22,18 @@ mod source;
 
 mod verbs;
 
+pub use ::stratagraph::publish::definition::Anchor;
 pub use ::stratagraph::publish::{Deletes, Merge, Requester};
 pub use handle::Stratagraph;
 pub use install::{CATALOG, Options, install};
+pub use pinned::PinnedSource;
 pub use report::{
     ChangeRow, CommitRow, CommitStatus, DropReport, ExpireReport, GarbageReport, GenerateReport,
-    Micros, ModelRow, PinRow, RefreshPlan, RefreshReport, RejectedRow, Report, SegmentRow,
-    TableRow, VerifyRow, VersionRow,
+    Micros, ModelRow, NeighborReport, PinRow, RecomputeRow, RefreshPlan, RefreshReport,
+    RejectedRow, Report, SegmentRow, StalenessRow, TableRow, VerifyRow, VersionRow,
 };
 pub use stratagraph_providers::{check_ddl, find_error};
 pub use verbs::{
-    CommitFilter, CompactOptions, CreatePin, GenerateEmbeddings, RefreshOptions, Search, SearchHit,
-    Wanted,
+    Cascade, CommitFilter, CompactOptions, CreatePin, GenerateEmbeddings, ImportEmbeddings,
+    NeighborGraph, RefreshOptions, Search, SearchHit, Wanted,
 };

@@ -281,6 +281,50 @@ report! {
 }
 
 report! {
+    /// What `neighbor_graph` made.
+    pub struct NeighborReport {
+        /// The new table.
+        pub table: String,
+        /// Its version.
+        pub version: u64,
+        /// Its rows.
+        pub rows: u64,
+        /// Identity of the version.
+        pub identity: String,
+    }
+}
+
+report! {
+    /// Whether a table is still what its inputs say.
+    pub struct StalenessRow {
+        /// The table.
+        pub table: String,
+        /// `fresh`, `stale` or `undecidable`.
+        pub state: String,
+        /// `definition_changed`, `input_advanced`, `input_vanished` or `unpinned`.
+        pub reason: Option<String>,
+        /// The input.
+        pub source: Option<String>,
+        /// What the table records of it.
+        pub recorded: Option<String>,
+        /// What it is now.
+        pub current: Option<String>,
+    }
+}
+
+report! {
+    /// A table that `recompute` made again, or left stale.
+    pub struct RecomputeRow {
+        /// The table.
+        pub original: String,
+        /// The new table.
+        pub recomputed: Option<String>,
+        /// `recomputed` or `stale`.
+        pub outcome: String,
+    }
+}
+
+report! {
     /// A segment of the current version.
     pub struct SegmentRow {
         /// The fragment that it covers.

@@ -5,13 +5,22 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, SchemaRef};
 use datafusion::common::TableReference;
 use datafusion::datasource::TableProvider;
+use datafusion::datasource::listing::ListingTable;
 use datafusion::prelude::{DataFrame, SessionContext};
+use futures::TryStreamExt;
+use object_store::ObjectMeta;
+use stratagraph::digest::{Digest, Hasher};
 use stratagraph::publish::definition::{Definition, SourceColumn, SourceRef};
 use stratagraph::table::schema::type_text;
 use stratagraph::{Error, Result};
 use stratagraph_providers::from_datafusion;
 
+use crate::engine::Run;
 use crate::host::Host;
+
+/// How long ago a file must have been written for its time to tell it from any later state: clocks
+/// of file systems tick, and object stores count seconds.
+const SETTLED_MICROS: i64 = 2_000_000;
 
 /// A table of the session, found.
 #[derive(Debug, Clone)]
@@ -80,6 +89,46 @@ impl Source {
         Ok(source)
     }
 
+    /// Digest of the files that the source reads: names, sizes, times and e_tags. `None` for a table
+    /// that does not list files, and for files so young that a later write may show the same time.
+    pub(crate) async fn files(&self, run: &Run) -> Result<Option<Digest>> {
+        // Listings that the session remembers are dropped here.
+        let state = run.host.context().state();
+        let Some(table) = lookup(&run.host, &self.name).await? else {
+            return Ok(None);
+        };
+        let Some(listing) = table.downcast_ref::<ListingTable>() else {
+            return Ok(None);
+        };
+        let mut files: Vec<ObjectMeta> = Vec::new();
+        for url in listing.table_paths() {
+            let list = async {
+                let store = state.runtime_env().object_store(url)?;
+                let extension = &listing.options().file_extension;
+                let files = url
+                    .list_all_files(&state, store.as_ref(), extension)
+                    .await?;
+                files.try_collect::<Vec<_>>().await
+            };
+            files.extend(list.await.map_err(from_datafusion)?);
+        }
+        files.sort_by(|a, b| a.location.cmp(&b.location));
+        let settled = run.catalog().env().clock.now_micros() - SETTLED_MICROS;
+        let mut hasher = Hasher::new("stratagraph.source.files.v1");
+        for file in &files {
+            let time = file.last_modified.timestamp_micros();
+            if time > settled {
+                return Ok(None);
+            }
+            hasher.part(file.location.as_ref().as_bytes());
+            hasher
+                .part(&file.size.to_le_bytes())
+                .part(&time.to_le_bytes());
+            hasher.part(file.e_tag.as_deref().unwrap_or_default().as_bytes());
+        }
+        Ok(Some(hasher.finish()))
+    }
+
     /// The column with exactly this name.
     pub(crate) fn field(&self, name: &str) -> Option<&Field> {
         self.schema.field_with_name(name).ok()
@@ -111,15 +160,20 @@ impl Source {
         }
     }
 
+    /// The whole table.
+    pub(crate) async fn table(&self, context: &SessionContext) -> Result<DataFrame> {
+        let [catalog, schema, table] = &self.name;
+        let reference = TableReference::full(catalog.as_str(), schema.as_str(), table.as_str());
+        context.table(reference).await.map_err(from_datafusion)
+    }
+
     /// The key, the text columns and the included columns of `definition`, in this order.
     pub(crate) async fn rows(
         &self,
         context: &SessionContext,
         definition: &Definition,
     ) -> Result<DataFrame> {
-        let [catalog, schema, table] = &self.name;
-        let reference = TableReference::full(catalog.as_str(), schema.as_str(), table.as_str());
-        let frame = context.table(reference).await.map_err(from_datafusion)?;
+        let frame = self.table(context).await?;
         let names = std::iter::once(&definition.key_column)
             .chain(&definition.columns)
             .chain(&definition.include);

@@ -42,6 +42,7 @@ impl Publish {
             fragments: 0,
             rejects: 0,
             fold: None,
+            source_files: None,
             mask_digest: None,
         });
         if table.current_schema() != Some(&self.schema) {
@@ -156,6 +157,7 @@ impl Operation for Publish {
             created_at: 0,
             next_rids: BTreeMap::new(),
             branches: BTreeMap::new(),
+            definition: None,
         });
         changed.branches.insert(BranchName::main(), branch);
         let mut edit = Edit::new(record);

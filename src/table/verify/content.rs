@@ -37,7 +37,7 @@ pub(super) async fn check_table(
     let reader = TableReader::new(Arc::clone(store), env, Arc::clone(&surveyed.table));
     let mask = match surveyed.table.layout {
         Layout::Embedding => Some(LogicalMask::load(store, &env.budget, &surveyed.entries).await),
-        Layout::Node | Layout::Edge => None,
+        Layout::Node | Layout::Edge | Layout::Neighbors => None,
     };
     let mut live = 0;
     for entry in &surveyed.entries {
@@ -50,7 +50,11 @@ pub(super) async fn check_table(
     check_counts(store, env, checks, surveyed, live).await;
     let table = &surveyed.table;
     // A source with equal keys gives a table with equal keys; its fold says so.
-    let unique = table.layout != Layout::Embedding || table.fold.is_some_and(|f| f.unique);
+    let unique = match table.layout {
+        Layout::Embedding => table.fold.is_some_and(|f| f.unique),
+        Layout::Node | Layout::Edge => true,
+        Layout::Neighbors => false,
+    };
     if unique {
         let found = repeated_key(&reader, &surveyed.entries, live).await;
         let found = found.map(|key| key.map_or("unique".to_owned(), |k| format!("{k:?} repeats")));

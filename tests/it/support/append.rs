@@ -65,6 +65,7 @@ impl Operation for Append {
                     created_at: 0,
                     next_rids: BTreeMap::new(),
                     branches: BTreeMap::new(),
+                    definition: None,
                 };
                 (dataset, format!("B{}", attempt.stage.txn()), None)
             }
@@ -104,16 +105,13 @@ impl Operation for Append {
             imports: false,
         };
         let manifest = attempt.stage.add_json(&manifest)?;
-        let (id, commit_id, version) = (branch, commit.id.clone(), self.version);
-        dataset.branches.insert(
-            BranchName::main(),
-            BranchEntry {
-                id,
-                commit_id,
-                version,
-                manifest,
-            },
-        );
+        let entry = BranchEntry {
+            id: branch,
+            commit_id: commit.id.clone(),
+            version: self.version,
+            manifest,
+        };
+        dataset.branches.insert(BranchName::main(), entry);
         let mut edit = Edit::new(commit);
         edit.datasets.insert(self.name.to_string(), Some(dataset));
         Ok(Some(edit))

@@ -15,8 +15,8 @@ use stratagraph::embed::{Embedder, HashEmbedder, Role, embed_checked};
 use stratagraph::ident::{Name, TxnId};
 use stratagraph::publish::definition::{Definition, ModelRef, SourceRef};
 use stratagraph::publish::{
-    CompactRequest, Deletes, DeltaSource, Merge, NewTable, Published, RefreshRequest, Requester,
-    StagedDelta,
+    CompactRequest, Deletes, DeltaSource, Made, Merge, NewTable, Published, RefreshRequest,
+    Requester, StagedDelta,
 };
 use stratagraph::store::Stager;
 use stratagraph::table::fold::SourceFolder;
@@ -232,6 +232,7 @@ impl DeltaSource for Driver {
             touched,
             ledger: changes,
             fold,
+            source_files: None,
             counts,
         }))
     }
@@ -297,7 +298,7 @@ pub async fn generate(
         };
         let new = NewTable {
             name: table_name(),
-            definition: definition()?,
+            made: Made::Generated(definition()?),
             schema: embedding_schema(DIMENSIONS, &[])?,
             requester: Requester::default(),
         };

@@ -379,6 +379,7 @@ impl TableBuilder {
             rejects: 0,
             mask_digest: mask_digest(self.entries.values()),
             fold: None,
+            source_files: None,
         })
     }
 

@@ -18,7 +18,7 @@ use stratagraph::publish::definition::Definition;
 use stratagraph::publish::{Deletes, DeltaSource, StagedDelta};
 use stratagraph::store::Stager;
 use stratagraph::table::ledger::{Ledger, LedgerChange, Reject};
-use stratagraph::table::manifest::Entry;
+use stratagraph::table::manifest::{Entry, SourceFold};
 use stratagraph::{Error, Result};
 use stratagraph_providers::{StatementPin, VersionedTableProvider, from_datafusion};
 
@@ -109,7 +109,7 @@ impl RefreshSource {
     async fn scan(&self, base: &TableSnapshot) -> Result<Scanned> {
         let name = base.name.as_str();
         let source = Source::recorded(&self.run.host, name, &self.definition.source).await?;
-        scan::scan(&self.run.host, &source, &self.definition, &self.included).await
+        scan::scan_with_files(&self.run, &source, &self.definition, &self.included).await
     }
 
     /// Whether the base was made from exactly these rows, and holds nothing else.
@@ -177,6 +177,22 @@ impl RefreshSource {
             classes.deleted = 0;
         }
         Ok(classes)
+    }
+
+    /// Whether a refresh of `base` would change a row, and the fold of the source as it is. No model
+    /// runs.
+    pub(crate) async fn differs(&self, base: &TableSnapshot) -> Result<(bool, SourceFold)> {
+        let mut scanned = self.scan(base).await?;
+        let current = scanned.folder.finish(true);
+        if self.is_current(base, &scanned) {
+            return Ok((false, current));
+        }
+        let known = self.base(base).await?;
+        let diff = self.diff(base, &mut scanned, &known);
+        diff.check_keys().await?;
+        let classes = diff.count().await?;
+        let deleted = classes.deleted > 0 && self.deletes == Deletes::Tombstone;
+        Ok((classes.added + classes.changed > 0 || deleted, current))
     }
 
     fn pipeline(&self, base: &TableSnapshot) -> Result<Pipeline> {
@@ -287,6 +303,7 @@ impl DeltaSource for RefreshSource {
                 &inferred.refusals,
                 true,
             )),
+            source_files: scanned.files,
             counts: self.counts(),
         }))
     }

@@ -151,45 +151,12 @@ impl Diff<'_> {
     pub(crate) async fn check_keys(&self) -> Result<()> {
         let context = self.context(Joins::Hash)?;
         if !self.source_unique {
-            self.check(&context, SOURCE_KEYS, KeyScan::Source).await?;
+            refuse_repeats(&context, SOURCE_KEYS, self.table, KeyScan::Source).await?;
         }
         if !self.base_unique {
-            self.check(&context, BASE_KEYS, KeyScan::Parent).await?;
+            refuse_repeats(&context, BASE_KEYS, self.table, KeyScan::Parent).await?;
         }
         Ok(())
-    }
-
-    async fn check(&self, context: &SessionContext, sql: &str, scan: KeyScan) -> Result<()> {
-        let (mut total, mut first) = (0u64, BTreeMap::new());
-        let mut rows = stream(context, sql).await?;
-        while let Some(batch) = rows.try_next().await.map_err(from_datafusion)? {
-            total += batch.num_rows() as u64;
-            let counts = batch.column(1).as_primitive::<Int64Type>().values();
-            for (key, count) in batch.column(0).as_string::<i32>().iter().zip(counts) {
-                let key = key.unwrap_or_default();
-                let full = first.len() == SHOWN_KEYS;
-                if full
-                    && first
-                        .last_key_value()
-                        .is_some_and(|(last, _): (&String, _)| key > last.as_str())
-                {
-                    continue;
-                }
-                first.insert(key.to_owned(), u64::try_from(*count).unwrap_or(0));
-                if full {
-                    first.pop_last();
-                }
-            }
-        }
-        if total == 0 {
-            return Ok(());
-        }
-        Err(Error::NonUniqueKey {
-            table: self.table.to_owned(),
-            scan,
-            keys: first.into_iter().collect(),
-            total,
-        })
     }
 
     /// Counts the classes.
@@ -280,6 +247,48 @@ impl Diff<'_> {
         ledger.map_err(from_datafusion)?;
         Ok(context)
     }
+}
+
+/// Refuses the keys that `sql` finds, with their counts.
+///
+/// # Errors
+/// `NonUniqueKey` with the first keys, and the number of all.
+pub(crate) async fn refuse_repeats(
+    context: &SessionContext,
+    sql: &str,
+    table: &str,
+    scan: KeyScan,
+) -> Result<()> {
+    let (mut total, mut first) = (0u64, BTreeMap::<String, u64>::new());
+    let mut rows = stream(context, sql).await?;
+    while let Some(batch) = rows.try_next().await.map_err(from_datafusion)? {
+        total += batch.num_rows() as u64;
+        let counts = batch.column(1).as_primitive::<Int64Type>().values();
+        for (key, count) in batch.column(0).as_string::<i32>().iter().zip(counts) {
+            let key = key.unwrap_or_default();
+            let full = first.len() == SHOWN_KEYS;
+            if full
+                && first
+                    .last_key_value()
+                    .is_some_and(|(last, _)| key > last.as_str())
+            {
+                continue;
+            }
+            first.insert(key.to_owned(), u64::try_from(*count).unwrap_or(0));
+            if full {
+                first.pop_last();
+            }
+        }
+    }
+    if total == 0 {
+        return Ok(());
+    }
+    Err(Error::NonUniqueKey {
+        table: table.to_owned(),
+        scan,
+        keys: first.into_iter().collect(),
+        total,
+    })
 }
 
 async fn stream(

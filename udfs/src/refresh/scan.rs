@@ -10,6 +10,7 @@ use datafusion::common::runtime::SpawnedTask;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::physical_plan::execute_stream_partitioned;
 use futures::TryStreamExt;
+use stratagraph::digest::Digest;
 use stratagraph::embed::{CONTENT_HASH_BYTES, assemble, content_hash, render};
 use stratagraph::publish::definition::Definition;
 use stratagraph::table::fold::SourceFolder;
@@ -19,6 +20,7 @@ use stratagraph_providers::from_datafusion;
 use super::included::Included;
 use super::spool::{Segment, SegmentWriter, Spool, Spooler};
 use super::unique::KeyHashes;
+use crate::engine::Run;
 use crate::host::Host;
 use crate::source::Source;
 
@@ -58,13 +60,30 @@ pub(crate) struct Scanned {
     pub(crate) folder: SourceFolder,
     /// Their keys.
     pub(crate) keys: KeyHashes,
+    /// Digest of the files that they were read from, if they are known to have stood still.
+    pub(crate) files: Option<Digest>,
+}
+
+/// As [`scan`], with the digest of the source's files.
+pub(crate) async fn scan_with_files(
+    run: &Run,
+    source: &Source,
+    definition: &Definition,
+    included: &Included,
+) -> Result<Scanned> {
+    let before = source.files(run).await?;
+    let mut scanned = scan(&run.host, source, definition, included).await?;
+    if before.is_some() && before == source.files(run).await? {
+        scanned.files = before;
+    }
+    Ok(scanned)
 }
 
 /// Reads the source of `definition` once, all partitions at a time.
 ///
 /// # Errors
 /// `InvalidKey` with the exact number of NULL keys, after the complete scan.
-pub(crate) async fn scan(
+async fn scan(
     host: &Host,
     source: &Source,
     definition: &Definition,
@@ -116,6 +135,7 @@ pub(crate) async fn scan(
         rows: Spool::new(schema, segments),
         folder: whole.folder,
         keys: whole.keys,
+        files: None,
     })
 }
 

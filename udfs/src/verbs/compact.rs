@@ -9,7 +9,7 @@ use stratagraph::publish::{CompactRequest, Merge, Requester, compact};
 use stratagraph_providers::{ArgSpec, ArgType, ArgValue, BoundArgs, FunctionSpec, TableFunction};
 use tracing::Instrument;
 
-use crate::engine::{Engine, Run};
+use crate::engine::{Engine, Run, check_embeddings};
 use crate::function::{ReportFunction, answer};
 use crate::report::RefreshReport;
 
@@ -58,11 +58,12 @@ pub(crate) async fn compact_embeddings(
         run.host.check_writes(VERB)?;
         // What is merged is read over many awaits: no sweep of this process may delete it.
         let pin = run.catalog().pin().await?;
-        let dataset = resolve::embedding_dataset(run.catalog().store(), &pin, name).await?;
+        let table = resolve::table(run.catalog().store(), &pin, name, None).await?;
+        check_embeddings(&table)?;
         let stage = run.catalog().begin().await?;
         let request = CompactRequest {
             name: name.clone(),
-            dataset: dataset.id,
+            dataset: table.dataset.id,
             merge: options.merge,
             requester: options.requester,
         };

@@ -6,7 +6,7 @@ use stratagraph::catalog::resolve;
 use stratagraph::embed::Embedder;
 use stratagraph::ident::Name;
 use stratagraph::publish::definition::Definition;
-use stratagraph::publish::{NewTable, Published, Requester, StagedDelta, create};
+use stratagraph::publish::{self, NewTable, Published, Requester, StagedDelta, create};
 use stratagraph::store::Stager;
 use stratagraph::table::schema::embedding_schema;
 use stratagraph::{Error, Result};
@@ -18,7 +18,7 @@ use crate::function::{ReportFunction, answer};
 use crate::refresh::earlier::Earlier;
 use crate::refresh::included::Included;
 use crate::refresh::infer::{Pipeline, Reused};
-use crate::refresh::scan::{self, Scanned, can_be_key};
+use crate::refresh::scan::{Scanned, can_be_key, scan_with_files};
 use crate::refresh::{diff, fold};
 use crate::report::GenerateReport;
 use crate::source::{self, Source};
@@ -204,16 +204,46 @@ pub(crate) async fn generate(run: &Run, request: GenerateEmbeddings) -> Result<G
 async fn generate_in_span(run: &Run, request: GenerateEmbeddings) -> Result<GenerateReport> {
     run.host.check_writes(VERB)?;
     let plan = plan(run, &request).await?;
+    make(run, plan, request.requester).await
+}
+
+/// Makes what a definition says, with this environment's model and the source as it is now, under a
+/// new name.
+pub(crate) async fn regenerate(
+    run: &Run,
+    name: Name,
+    definition: &Definition,
+) -> Result<GenerateReport> {
+    let (spec, model) = run.engine.model(Some(&definition.model.spec))?;
+    let source = Source::recorded(&run.host, name.as_str(), &definition.source).await?;
+    let columns = definition.include.iter();
+    let included = Included::of_source(columns.filter_map(|c| source.field(c)))?;
+    let definition = Definition {
+        model: model_ref(&spec, model.as_ref()),
+        dimensions: model.dimensions() as u64,
+        ..definition.clone()
+    };
+    let plan = Plan {
+        name,
+        source,
+        definition,
+        included,
+        model,
+    };
+    make(run, plan, Requester::default()).await
+}
+
+async fn make(run: &Run, plan: Plan, requester: Requester) -> Result<GenerateReport> {
     check_free(run, &plan.name).await?;
-    let scanned = scan::scan(&run.host, &plan.source, &plan.definition, &plan.included).await?;
+    let scanned = scan_with_files(run, &plan.source, &plan.definition, &plan.included).await?;
     let mut stage = run.catalog().begin().await?;
     let made = embed(run, &plan, &scanned, &mut stage).await?;
     let dropped = made.dropped;
     let new = NewTable {
         name: plan.name.clone(),
-        definition: plan.definition.clone(),
+        made: publish::Made::Generated(plan.definition.clone()),
         schema: embedding_schema(plan.model.dimensions(), &plan.included.fields)?,
-        requester: request.requester,
+        requester,
     };
     let published = create(run.catalog(), stage, new, made.delta).await?;
     run.learn(&plan.name).await;
@@ -234,7 +264,7 @@ fn report(plan: &Plan, published: &Published, dropped: u64) -> GenerateReport {
 }
 
 /// A name that is taken costs no model call.
-async fn check_free(run: &Run, name: &Name) -> Result<()> {
+pub(crate) async fn check_free(run: &Run, name: &Name) -> Result<()> {
     let head = run.catalog().look().await?;
     match resolve::dataset(run.catalog().store(), &head, name).await? {
         None => Ok(()),
@@ -284,6 +314,7 @@ async fn embed(run: &Run, plan: &Plan, scanned: &Scanned, stage: &mut Stager) ->
         )),
         fragment: inferred.fragment,
         counts: counts.into(),
+        source_files: scanned.files,
         ..StagedDelta::default()
     };
     Ok(Made { delta, dropped })

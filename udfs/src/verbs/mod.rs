@@ -7,15 +7,19 @@ mod drop;
 mod expire;
 mod filter;
 mod generate;
+mod import;
 mod models;
+mod neighbors;
 mod not_yet;
 mod pins;
+mod recompute;
 mod refresh;
 mod rejected;
 mod rename;
 mod restore;
 mod search;
 mod segments;
+mod staleness;
 mod tables;
 mod vectors;
 mod verify;
@@ -34,17 +38,24 @@ pub(crate) use drop::drop_embeddings;
 pub(crate) use expire::expire_versions;
 pub use generate::GenerateEmbeddings;
 pub(crate) use generate::generate;
+pub use import::ImportEmbeddings;
+pub(crate) use import::import_embeddings;
 pub(crate) use models::embedding_models;
+pub use neighbors::NeighborGraph;
+pub(crate) use neighbors::neighbor_graph;
 pub use pins::CreatePin;
 pub(crate) use pins::{collect_garbage, create_pin, drop_pin, pins};
+pub use recompute::Cascade;
+pub(crate) use recompute::recompute;
 pub use refresh::RefreshOptions;
 pub(crate) use refresh::{refresh_embeddings, refresh_plan};
 pub(crate) use rejected::rejected_rows;
 pub(crate) use rename::rename_embeddings;
 pub(crate) use restore::restore_version;
-pub(crate) use search::search;
 pub use search::{Search, SearchHit, Wanted};
+pub(crate) use search::{search, search_in};
 pub(crate) use segments::segments;
+pub(crate) use staleness::staleness;
 pub(crate) use tables::embedding_tables;
 pub(crate) use vectors::read_vectors;
 pub(crate) use verify::verify_materialization;
@@ -73,6 +84,10 @@ pub(crate) fn registry(engine: &Arc<Engine>) -> FunctionRegistry {
         changes::function(engine),
         segments::function(engine),
         models::function(engine),
+        import::function(engine),
+        neighbors::function(engine),
+        recompute::function(engine),
+        staleness::function(engine),
     ];
     let pairs = [
         refresh::functions(engine),

@@ -8,13 +8,6 @@ use crate::function::NotYet;
 
 /// Name and arguments, in their positional order.
 const FUNCTIONS: &[(&str, &[&str])] = &[
-    (
-        "import_embeddings",
-        &["name", "source", "row_id", "vector", "model"],
-    ),
-    ("recompute", &["table", "cascade", "name"]),
-    ("staleness", &["table"]),
-    ("neighbor_graph", &["table", "k", "min_similarity", "name"]),
     ("build_index", &["table", "column", "kind", "metric"]),
     (
         "vector_search",

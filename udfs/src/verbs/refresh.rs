@@ -9,7 +9,7 @@ use stratagraph::{Error, NotRefreshableReason, Result};
 use stratagraph_providers::{ArgSpec, ArgType, ArgValue, BoundArgs, FunctionSpec, TableFunction};
 use tracing::Instrument;
 
-use crate::engine::{Engine, Run};
+use crate::engine::{Engine, Run, check_embeddings};
 use crate::function::{ReportFunction, answer};
 use crate::refresh::delta::RefreshSource;
 use crate::refresh::included::Included;
@@ -40,6 +40,7 @@ impl RefreshOptions {
 /// Everything that can refuse a refresh before its source is read: the table was made from a source
 /// by the very model that this environment has.
 async fn gate(run: &Run, table: &TableSnapshot, deletes: Deletes) -> Result<RefreshSource> {
+    check_embeddings(table)?;
     let Some(definition) = run.engine.definition(table).await? else {
         return Err(Error::NotRefreshable {
             table: table.name.to_string(),

@@ -9,7 +9,7 @@ use stratagraph::publish::{Requester, RestoreRequest, restore};
 use stratagraph_providers::{ArgSpec, ArgType, FunctionSpec, TableFunction};
 use tracing::Instrument;
 
-use crate::engine::{Engine, Run};
+use crate::engine::{Engine, Run, check_embeddings};
 use crate::function::{ReportFunction, answer};
 use crate::report::RefreshReport;
 
@@ -22,6 +22,8 @@ pub(crate) async fn restore_version(run: &Run, name: &Name, version: u64) -> Res
         run.host.check_writes(VERB)?;
         let stage = run.catalog().begin().await?;
         let pin = run.catalog().pin().await?;
+        let store = run.catalog().store();
+        check_embeddings(&resolve::table(store, &pin, name, Some(version)).await?)?;
         let request = RestoreRequest {
             name: name.clone(),
             version,

@@ -133,22 +133,32 @@ fn invalid(argument: &str, reason: impl Into<String>) -> Error {
 pub(crate) async fn search(run: &Run, name: &Name, search: Search) -> Result<Vec<SearchHit>> {
     let span = tracing::info_span!("search", table = %name, k = search.k);
     let work = async {
-        let k = check_k(search.k)?;
+        check_k(search.k)?;
         let table = Arc::new(run.table(name, search.version).await?);
-        let rows = Rows { run, table: &table };
-        let query = rows.query(&search.wanted).await?;
-        let hits = rows.best(query, k, search.filter.as_deref()).await?;
-        let row = |(rank, hit): (usize, Hit)| SearchHit {
-            _row_id: hit.key,
-            similarity: hit.similarity,
-            rank: rank as u64 + 1,
-        };
-        Ok(hits.into_iter().enumerate().map(row).collect())
+        search_in(run, &table, search).await
     };
     work.instrument(span).await
 }
 
-fn check_k(k: u64) -> Result<usize> {
+/// Runs a search in one version: candidates, vectors and the filter come from it.
+pub(crate) async fn search_in(
+    run: &Run,
+    table: &Arc<TableSnapshot>,
+    search: Search,
+) -> Result<Vec<SearchHit>> {
+    let k = check_k(search.k)?;
+    let rows = Rows { run, table };
+    let query = rows.query(&search.wanted).await?;
+    let hits = rows.best(query, k, search.filter.as_deref()).await?;
+    let row = |(rank, hit): (usize, Hit)| SearchHit {
+        _row_id: hit.key,
+        similarity: hit.similarity,
+        rank: rank as u64 + 1,
+    };
+    Ok(hits.into_iter().enumerate().map(row).collect())
+}
+
+pub(crate) fn check_k(k: u64) -> Result<usize> {
     let limit = limits::SEARCH_K as u64;
     match usize::try_from(k) {
         Ok(0) => Err(invalid("k", "expected at least 1")),
@@ -208,7 +218,7 @@ impl Rows<'_> {
         let schema = stratagraph::table::schema::arrow_schema(schema)?;
         match schema.field_with_name("vector").map(|f| f.data_type()) {
             Ok(DataType::FixedSizeList(_, width)) => usize::try_from(*width).map_err(|_| missing()),
-            _ => Err(missing()),
+            _ => Err(invalid("table", "it holds no vectors")),
         }
     }
 

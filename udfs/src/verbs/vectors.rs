@@ -19,7 +19,7 @@ use stratagraph_providers::{
     VersionedTableProvider, from_datafusion,
 };
 
-use crate::engine::{Engine, Run};
+use crate::engine::{Engine, Run, check_embeddings};
 use crate::host::Joins;
 
 const COLUMNS: [&str; 2] = ["_row_id", "vector"];
@@ -28,6 +28,7 @@ const COLUMNS: [&str; 2] = ["_row_id", "vector"];
 /// in their fragment.
 async fn frame(run: &Run, name: &Name, version: Option<u64>) -> Result<DataFrame> {
     let table = run.table(name, version).await?;
+    check_embeddings(&table)?;
     let row_bytes = row_bytes(&table);
     let metadata = Arc::clone(&run.engine.metadata);
     let pin = Some(Arc::clone(run.pin()));

@@ -7,8 +7,10 @@
     reason = "a test fails by panicking"
 )]
 
+mod defects;
 mod duplicates;
 mod generate;
+mod histories;
 mod install;
 mod models;
 mod processes;

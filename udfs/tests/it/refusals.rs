@@ -212,7 +212,7 @@ async fn unknown_names_and_switched_off_writes_are_typed() {
         ("refresh_embeddings('t', 'purge')", "InvalidArgument"),
         ("commit_status('x')", "InvalidIdentifier"),
         ("graph_query('g', 'q')", "NotYetSupported"),
-        ("staleness('t')", "NotYetSupported"),
+        ("build_index('t', 'vector')", "NotYetSupported"),
     ] {
         assert_eq!(
             world.code(&format!("SELECT * FROM {call}")).await,

@@ -13,8 +13,12 @@ use object_store::ObjectStore;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use stratagraph::env::Env;
+use stratagraph::ident::{Name, VersionedName};
 use stratagraph::sim::{Fault, FaultBase, FaultStore, Gate, Op};
-use stratagraph_udfs::{GenerateEmbeddings, Options, Stratagraph, install};
+use stratagraph_udfs::{
+    Cascade, CompactOptions, CreatePin, GenerateEmbeddings, ImportEmbeddings, NeighborGraph,
+    Options, Stratagraph, install,
+};
 
 const FAULTS: [Fault; 6] = [
     Fault::FailBefore,
@@ -25,11 +29,14 @@ const FAULTS: [Fault; 6] = [
     Fault::Delayed(2),
 ];
 
+/// Rows of the source: key and text.
+pub type Rows = &'static [(&'static str, &'static str)];
+
 /// A process with the plugin over `store`, whose source holds `rows`.
-async fn process(
+pub async fn process(
     store: Arc<dyn ObjectStore>,
     seed: u64,
-    rows: &[(&str, &str)],
+    rows: Rows,
 ) -> stratagraph::Result<Stratagraph> {
     let ctx = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
     let column = |texts: Vec<&str>| Arc::new(StringArray::from(texts)) as ArrayRef;
@@ -38,27 +45,59 @@ async fn process(
     let batch = RecordBatch::try_from_iter([("id", ids), ("title", texts)]).unwrap();
     let table = MemTable::try_new(batch.schema(), vec![vec![batch]]).unwrap();
     ctx.register_table("docs", Arc::new(table)).unwrap();
+    ctx.sql(
+        "CREATE TABLE vectors AS SELECT * FROM (VALUES (1, [1.0, 0.0]), (2, [0.0, 1.0])) v(id, v)",
+    )
+    .await
+    .unwrap()
+    .collect()
+    .await
+    .unwrap();
     let options = Options::new("memory:///sweep")
         .with_object_store(store, Path::default(), true)
         .with_env(Env::fixed(seed));
     install(&ctx, options).await
 }
 
-const BEFORE: &[(&str, &str)] = &[("a", "one"), ("b", "two"), ("c", ""), ("d", "four")];
-const AFTER: &[(&str, &str)] = &[("a", "one"), ("b", "changed"), ("c", "text"), ("e", "")];
+const BEFORE: Rows = &[("a", "one"), ("b", "two"), ("c", ""), ("d", "four")];
+const AFTER: Rows = &[("a", "one"), ("b", "changed"), ("c", "text"), ("e", "")];
 
 type Run = for<'a> fn(&'a Stratagraph) -> BoxFuture<'a, stratagraph::Result<()>>;
 
 struct Verb {
     name: &'static str,
     run: Run,
-    /// Whether the table exists before.
-    made: bool,
-    /// Codes of a second run that found the first one done.
-    done: &'static [&'static str],
+    /// What exists before.
+    given: Given,
+    /// What a second run does that found the first one done.
+    again: Again,
 }
 
-async fn generate(sg: &Stratagraph) -> stratagraph::Result<()> {
+/// What exists before a verb runs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Given {
+    Nothing,
+    /// The table `t` at version 0.
+    Table,
+    /// The table `t` at version 1, after a refresh.
+    Refreshed,
+    /// The table `t` at version 2, after a refresh and a compaction, version 1 pinned as `p`, and a
+    /// table `u`.
+    History,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Again {
+    /// Nothing, or the same.
+    Same,
+    /// It is refused with this code.
+    Refused(&'static str),
+    /// Another version or table.
+    More,
+}
+
+/// Makes the table `t`.
+pub async fn generate(sg: &Stratagraph) -> stratagraph::Result<()> {
     let table = GenerateEmbeddings::new("docs", ["title"], "id")
         .model("hash:8")
         .name("t");
@@ -66,65 +105,161 @@ async fn generate(sg: &Stratagraph) -> stratagraph::Result<()> {
 }
 
 fn verbs() -> Vec<Verb> {
-    let verb = |name, run, made, done| Verb {
+    use Again::{More, Refused, Same};
+    use Given::{History, Nothing, Refreshed, Table};
+    let verb = |name, given, again, run| Verb {
         name,
         run,
-        made,
-        done,
+        given,
+        again,
     };
     vec![
-        verb(
-            "generate",
-            |sg| generate(sg).boxed(),
-            false,
-            &["AlreadyExists"],
-        ),
-        verb(
-            "refresh",
-            |sg| {
-                async {
-                    sg.refresh_embeddings("t", Default::default())
-                        .await
-                        .map(drop)
-                }
-                .boxed()
-            },
-            true,
-            &[],
-        ),
-        verb(
-            "plan",
-            |sg| async { sg.refresh_plan("t", Default::default()).await.map(drop) }.boxed(),
-            true,
-            &[],
-        ),
-        verb(
-            "verify",
-            |sg| async { sg.verify_materialization("t").await.map(drop) }.boxed(),
-            true,
-            &[],
-        ),
-        verb(
-            "drop",
-            |sg| async { sg.drop_embeddings("t").await.map(drop) }.boxed(),
-            true,
-            &["NotFound"],
-        ),
+        verb("generate", Nothing, Refused("AlreadyExists"), |sg| {
+            generate(sg).boxed()
+        }),
+        verb("import", Nothing, Refused("AlreadyExists"), |sg| {
+            let import = ImportEmbeddings {
+                name: "i".to_owned(),
+                source: "vectors".to_owned(),
+                row_id: "id".to_owned(),
+                vector: "v".to_owned(),
+                model: None,
+            };
+            async { sg.import_embeddings(import).await.map(drop) }.boxed()
+        }),
+        verb("refresh", Table, Same, |sg| {
+            async {
+                sg.refresh_embeddings("t", Default::default())
+                    .await
+                    .map(drop)
+            }
+            .boxed()
+        }),
+        verb("plan", Table, Same, |sg| {
+            async { sg.refresh_plan("t", Default::default()).await.map(drop) }.boxed()
+        }),
+        verb("verify", Table, Same, |sg| {
+            async { sg.verify_materialization("t").await.map(drop) }.boxed()
+        }),
+        verb("staleness", Table, Same, |sg| {
+            async { sg.staleness("t").await.map(drop) }.boxed()
+        }),
+        verb("drop", Table, Refused("NotFound"), |sg| {
+            async { sg.drop_embeddings("t").await.map(drop) }.boxed()
+        }),
+        verb("rename", History, Refused("NotFound"), |sg| {
+            async { sg.rename_embeddings("t", "r").await.map(drop) }.boxed()
+        }),
+        verb("compact", History, More, |sg| {
+            async {
+                sg.compact_embeddings("t", Default::default())
+                    .await
+                    .map(drop)
+            }
+            .boxed()
+        }),
+        verb("tiered", Refreshed, Same, |sg| {
+            let options = CompactOptions::tiered(1 << 20, 0.1);
+            async { sg.compact_embeddings("t", options).await.map(drop) }.boxed()
+        }),
+        verb("restore", History, More, |sg| {
+            async { sg.restore_version("t", 0).await.map(drop) }.boxed()
+        }),
+        verb("expire", History, Same, |sg| {
+            async { sg.expire_versions("t", 100, true).await.map(drop) }.boxed()
+        }),
+        verb("create_pin", History, Refused("AlreadyExists"), |sg| {
+            let pin = CreatePin {
+                table: VersionedName::parse("t@0").unwrap(),
+                name: Some(Name::parse("q").unwrap()),
+                ttl_seconds: None,
+            };
+            async { sg.create_pin(pin).await.map(drop) }.boxed()
+        }),
+        verb("drop_pin", History, Refused("NotFound"), |sg| {
+            async { sg.drop_pin("p").await.map(drop) }.boxed()
+        }),
+        verb("garbage", History, Same, |sg| {
+            async { sg.collect_garbage(false).await.map(drop) }.boxed()
+        }),
+        verb("neighbors", History, Refused("AlreadyExists"), |sg| {
+            let graph = NeighborGraph {
+                table: "t".to_owned(),
+                k: 2,
+                min_similarity: None,
+                name: Some("n".to_owned()),
+            };
+            async { sg.neighbor_graph(graph).await.map(drop) }.boxed()
+        }),
+        verb("recompute", History, Refused("AlreadyExists"), |sg| {
+            async {
+                sg.recompute("t", Cascade::ReportOnly, Some("r"))
+                    .await
+                    .map(drop)
+            }
+            .boxed()
+        }),
     ]
 }
 
-/// What a store holds; every artifact of the table is whole.
-async fn state(store: Arc<dyn ObjectStore>) -> State {
-    let sg = process(store, 90, BEFORE).await.unwrap();
-    let tables = sg.embedding_tables().await.unwrap();
-    for check in tables.iter().map(|t| sg.verify_materialization(&t.table)) {
-        assert!(check.await.unwrap().iter().all(|c| c.verdict == "match"));
+/// Makes what a verb finds.
+async fn prepare(given: Given, store: Arc<dyn ObjectStore>) -> stratagraph::Result<()> {
+    if given == Given::Nothing {
+        return Ok(());
     }
-    tables.first().map(|t| (t.version, t.live_rows))
+    generate(&process(Arc::clone(&store), 1, BEFORE).await?).await?;
+    if given == Given::Refreshed {
+        let sg = process(store, 5, AFTER).await?;
+        sg.refresh_embeddings("t", Default::default()).await?;
+    } else if given == Given::History {
+        let sg = process(store, 5, AFTER).await?;
+        let other = GenerateEmbeddings::new("docs", ["title"], "id");
+        sg.generate_embeddings(other.model("hash:8").name("u"))
+            .await?;
+        sg.refresh_embeddings("t", Default::default()).await?;
+        sg.create_pin(CreatePin {
+            table: VersionedName::parse("t")?,
+            name: Some(Name::parse("p")?),
+            ttl_seconds: None,
+        })
+        .await?;
+        sg.compact_embeddings("t", Default::default()).await?;
+    }
+    Ok(())
 }
 
-/// Version and live rows of the table, if there is one.
-type State = Option<(u64, Option<u64>)>;
+/// What a store holds; every artifact of its tables is whole.
+async fn state(store: Arc<dyn ObjectStore>) -> State {
+    let sg = process(store, 90, BEFORE).await.unwrap();
+    let mut tables = Vec::new();
+    for table in sg.embedding_tables().await.unwrap() {
+        let checks = sg.verify_materialization(&table.table).await.unwrap();
+        assert!(checks.iter().all(|c| c.verdict == "match"), "{checks:?}");
+        let versions = sg.versions(&table.table).await.unwrap();
+        for version in &versions {
+            // A retained version can be read.
+            let name = format!("{}@{}", table.table, version.version);
+            let rows = sg.read_vectors(&name).await;
+            let rows = rows.map(|b| b.iter().map(RecordBatch::num_rows).sum::<usize>() as u64);
+            if version.kind != "neighbors" {
+                assert_eq!(rows.unwrap(), version.live_rows, "{name}");
+            }
+        }
+        let versions = versions.iter().map(|v| v.version).collect();
+        tables.push((table.table, versions, table.live_rows));
+    }
+    let pins = sg
+        .pins()
+        .await
+        .unwrap()
+        .into_iter()
+        .map(|p| p.pin)
+        .collect();
+    (tables, pins)
+}
+
+/// Tables with their versions and live rows, and pins.
+type State = (Vec<(String, Vec<u64>, Option<u64>)>, Vec<String>);
 
 struct Stage {
     base: InMemory,
@@ -135,11 +270,7 @@ struct Stage {
 
 async fn stage(verb: &Verb) -> Stage {
     let base = Arc::new(InMemory::new());
-    if verb.made {
-        generate(&process(Arc::clone(&base) as _, 1, BEFORE).await.unwrap())
-            .await
-            .unwrap();
-    }
+    prepare(verb.given, Arc::clone(&base) as _).await.unwrap();
     let base = base.fork();
     let handle = FaultStore::new(Arc::new(base.fork()));
     let sg = process(handle.store(), 2, AFTER).await.unwrap();
@@ -158,9 +289,13 @@ async fn settled(verb: &Verb, stage: &Stage, base: &Arc<FaultBase>, acked: bool,
     let whole = found == stage.after || found == stage.before && !acked;
     assert!(whole, "{what}: {found:?}");
     let again = process(base.store(), 4, AFTER).await.unwrap();
-    match (verb.run)(&again).await {
-        Err(e) if verb.done.contains(&e.code()) => {}
-        other => other.unwrap_or_else(|e| panic!("{what}: rerun: {e}")),
+    match ((verb.run)(&again).await, verb.again) {
+        (Err(e), Again::Refused(code)) if code == e.code() && found == stage.after => {}
+        (other, _) => other.unwrap_or_else(|e| panic!("{what}: rerun: {e}")),
+    }
+    if found == stage.after && verb.again == Again::More {
+        state(base.store()).await;
+        return;
     }
     assert_eq!(
         state(base.store()).await,
@@ -169,7 +304,7 @@ async fn settled(verb: &Verb, stage: &Stage, base: &Arc<FaultBase>, acked: bool,
     );
 }
 
-fn block_on<T>(future: impl Future<Output = T>) -> T {
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
