@@ -5,7 +5,10 @@
 mod commits;
 mod dense;
 mod first_row;
+mod life;
+mod many;
 mod masked;
+mod memory;
 mod refresh;
 mod timing;
 
@@ -35,6 +38,15 @@ fn main() {
         }
         if wanted("commits") {
             commits::run().await;
+        }
+        if wanted("life") {
+            life::run().await;
+        }
+        if wanted("many") {
+            many::run().await;
+        }
+        if wanted("memory") {
+            memory::run().await;
         }
     });
 }

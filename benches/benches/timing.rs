@@ -18,6 +18,14 @@ pub async fn least(rounds: usize, alternatives: &mut [Box<dyn AsyncRun + '_>]) -
     least
 }
 
+/// The time and the answer of something that runs once.
+pub async fn once<T>(work: impl Future<Output = T>) -> (Duration, T) {
+    #[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
+    let start = Instant::now();
+    let answer = work.await;
+    (start.elapsed(), answer)
+}
+
 /// Something to measure.
 #[async_trait::async_trait]
 pub trait AsyncRun {

@@ -10,7 +10,7 @@ use crate::{Result, limits};
 /// A chunk ends at this many raw bytes, however few its rows are.
 const CHUNK_BYTES: u64 = 8 * 1024 * 1024;
 /// A row group ends at this many raw bytes: what a writer and a reader hold at once.
-const ROW_GROUP_BYTES: u64 = 128 * 1024 * 1024;
+const ROW_GROUP_BYTES: u64 = 16 * 1024 * 1024;
 
 /// Rows that are written with one call, and whether they end a row group.
 pub(crate) struct Chunk {

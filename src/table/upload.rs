@@ -93,6 +93,12 @@ impl Upload {
         Ok(())
     }
 
+    /// Waits until a part has arrived; false if none is on its way.
+    pub(crate) async fn settle_one(&mut self) -> Result<bool> {
+        let arrived = self.parts.try_next().await.map_err(|e| self.failed(e))?;
+        Ok(arrived.is_some())
+    }
+
     fn failed(&self, source: object_store::Error) -> Error {
         Error::storage("put", &self.key, source)
     }

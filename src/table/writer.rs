@@ -116,13 +116,13 @@ impl FragmentWriter {
         for chunk in self.chunker.push(&rows)? {
             self.encode(chunk).await?;
         }
-        self.account()
+        self.account().await
     }
 
     async fn encode(&mut self, chunk: Chunk) -> Result<()> {
         let encoded = self.writer.write(&chunk.rows);
         encoded.map_err(|e| parquet_error(self.upload.key(), e))?;
-        self.account()?;
+        self.account().await?;
         if chunk.ends_group {
             let flushed = self.writer.flush();
             flushed.map_err(|e| parquet_error(self.upload.key(), e))?;
@@ -138,14 +138,21 @@ impl FragmentWriter {
         synced.map_err(|e| parquet_error(self.upload.key(), e.into()))?;
         let bytes = std::mem::take(self.writer.inner_mut());
         self.upload.push(&bytes).await?;
-        self.account()
+        self.account().await
     }
 
-    /// A row group that closes is copied once, so it counts twice.
-    fn account(&mut self) -> Result<()> {
-        let encoded = self.writer.memory_size().saturating_mul(2);
-        let held = self.chunker.pending_bytes() + self.upload.memory();
-        self.memory.resize(encoded.saturating_add(held))
+    /// Takes the memory that is held now. Where there is not enough, parts that are on their way
+    /// arrive first. A row group that closes is copied once, so it counts twice.
+    async fn account(&mut self) -> Result<()> {
+        loop {
+            let encoded = self.writer.memory_size().saturating_mul(2);
+            let held = self.chunker.pending_bytes() + self.upload.memory();
+            match self.memory.resize(encoded.saturating_add(held)) {
+                Err(error) if !self.upload.settle_one().await? => return Err(error),
+                Err(_) => {}
+                Ok(()) => return Ok(()),
+            }
+        }
     }
 
     /// Ends the object and describes it; `None`, and no object, if there were no rows. The checksums

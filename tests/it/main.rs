@@ -10,6 +10,7 @@ mod catalog;
 mod corruption;
 mod embed;
 mod golden;
+mod histories;
 mod kill;
 mod limits;
 mod protocol_model;

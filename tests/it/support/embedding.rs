@@ -16,7 +16,7 @@ use stratagraph::ident::{Name, TxnId};
 use stratagraph::publish::definition::{Definition, ModelRef, SourceRef};
 use stratagraph::publish::{
     CompactRequest, Deletes, DeltaSource, Made, Merge, NewTable, Published, RefreshRequest,
-    Requester, StagedDelta,
+    Requester, RestoreRequest, StagedDelta,
 };
 use stratagraph::store::Stager;
 use stratagraph::table::fold::SourceFolder;
@@ -374,6 +374,45 @@ pub async fn compact(
         txn,
         outcome.map(|c| c.published.expect("something to merge")),
     )
+}
+
+/// Merges small fragments and those with many dead rows; `None` if there was nothing to win.
+pub async fn compact_tiered(catalog: &Arc<Catalog>) -> (Option<TxnId>, Result<Option<Published>>) {
+    let (stage, dataset) = match begin(catalog).await {
+        Ok(begun) => begun,
+        Err(e) => return (None, Err(e)),
+    };
+    let txn = stage.txn().clone();
+    let merge = Merge::Tiered {
+        max_bytes: 1 << 20,
+        min_masked: 0.3,
+    };
+    let request = CompactRequest {
+        name: table_name(),
+        dataset,
+        merge,
+        requester: Requester::default(),
+    };
+    let outcome = stratagraph::publish::compact(catalog, stage, request).await;
+    let outcome = outcome.map(|c| c.published);
+    let nothing = matches!(&outcome, Ok(None));
+    (Some(txn).filter(|_| !nothing), outcome)
+}
+
+/// Makes an older version current again.
+pub async fn restore(catalog: &Arc<Catalog>, version: u64) -> (Option<TxnId>, Result<Published>) {
+    let stage = match begin(catalog).await {
+        Ok((stage, _)) => stage,
+        Err(e) => return (None, Err(e)),
+    };
+    let txn = Some(stage.txn().clone());
+    let request = RestoreRequest {
+        name: table_name(),
+        version,
+        requester: Requester::default(),
+    };
+    let outcome = stratagraph::publish::restore(catalog, stage, request).await;
+    (txn, outcome.map(|(published, _)| published))
 }
 
 /// The live keys with their content hashes of a version, in key order.

@@ -3,7 +3,7 @@
 
 mod cancel;
 mod cost;
-mod crash;
+pub mod crash;
 mod order;
 mod power;
 mod s3;

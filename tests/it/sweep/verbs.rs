@@ -13,7 +13,7 @@ use stratagraph::{Error, Result};
 
 use crate::support::audit::{objects, process};
 use crate::support::embedding::{
-    Source, compact, content, expected, generate, refresh, table_name,
+    Source, compact, compact_tiered, content, expected, generate, refresh, restore, table_name,
 };
 
 /// What a verb answered, with its transaction where it has one of its own.
@@ -129,6 +129,18 @@ pub fn verbs() -> Vec<Verb> {
             "compact",
             3,
             |c, _| async move { told(compact(c, None).await) }.boxed(),
+            &[],
+        ),
+        admin(
+            "compact tiered",
+            3,
+            |c, _| async move { told(compact_tiered(c).await) }.boxed(),
+            &[],
+        ),
+        admin(
+            "restore",
+            3,
+            |c, _| async move { told(restore(c, 0).await) }.boxed(),
             &[],
         ),
         admin(

@@ -104,7 +104,9 @@ struct Vectors {
     width: usize,
     /// Set when nobody waits for an answer any more.
     stop: AtomicBool,
-    _memory: MemoryReservation,
+    memory: MemoryReservation,
+    /// Bytes of the pool.
+    limit: u64,
 }
 
 impl Vectors {
@@ -127,7 +129,11 @@ impl Vectors {
             components: Vec::new(),
             width: 0,
             stop: AtomicBool::new(false),
-            _memory: memory,
+            memory,
+            limit: run
+                .host
+                .memory_limit()
+                .map_or(u64::MAX, |bytes| bytes as u64),
         };
         while let Some(batch) = rows.try_next().await.map_err(from_datafusion)? {
             all.take(&batch)?;
@@ -142,7 +148,14 @@ impl Vectors {
         self.width = usize::try_from(vectors.value_length()).unwrap_or(0);
         let bytes = batch.num_rows() * (self.width * size_of::<f32>() + size_of::<String>())
             + keys.value_data().len();
-        self._memory.try_grow(bytes).map_err(from_datafusion)?;
+        if self.memory.try_grow(bytes).is_err() {
+            let wanted = self.memory.size().saturating_add(bytes) as u64;
+            return Err(Error::ResourceLimitExceeded {
+                what: "bytes of vectors that a neighbour graph holds in the memory pool",
+                value: wanted,
+                limit: self.limit,
+            });
+        }
         for row in 0..keys.len() {
             // Of rows with one key the last one counts.
             if self.keys.last().is_some_and(|last| last == keys.value(row)) {
