@@ -14,6 +14,7 @@ use stratagraph::embed::{Embedder, HashEmbedder, ModelRegistry};
 use stratagraph_udfs::{CommitFilter, GenerateEmbeddings, Options, Stratagraph, install};
 
 const DIR: &str = "STRATAGRAPH_PROCESS_DIR";
+const EXPIRES: &str = "STRATAGRAPH_PROCESS_EXPIRES";
 const TASKS: usize = 4;
 const CHANGES: u64 = 25;
 const ROWS: u64 = 60;
@@ -88,6 +89,17 @@ async fn work(dir: &Path) {
     say(&format!("model {}", model.rows()));
 }
 
+/// Expires everything that may go until the parent says stop.
+async fn expire(dir: &Path) {
+    let (sg, _) = open(dir).await;
+    while !dir.join("stop").exists() {
+        match sg.expire_versions("docs", 1_000_000, true).await {
+            Ok(r) => say(&format!("expired {}", r.expired_versions)),
+            Err(e) => say(&format!("failed {e}")),
+        }
+    }
+}
+
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "\n{line}")
@@ -105,11 +117,20 @@ fn child() {
         .worker_threads(2)
         .enable_all()
         .build();
-    runtime.unwrap().block_on(work(Path::new(&dir)));
+    let (runtime, dir) = (runtime.unwrap(), Path::new(&dir));
+    match std::env::var_os(EXPIRES) {
+        Some(_) => runtime.block_on(expire(dir)),
+        None => runtime.block_on(work(dir)),
+    }
 }
 
 fn spawn(dir: &Path) -> Child {
-    Command::new(std::env::current_exe().unwrap())
+    command(dir).spawn().unwrap()
+}
+
+fn command(dir: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
         .args([
             "--exact",
             "processes::child",
@@ -117,9 +138,8 @@ fn spawn(dir: &Path) -> Child {
             "--test-threads=1",
         ])
         .env(DIR, dir)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap()
+        .stdout(Stdio::piped());
+    command
 }
 
 #[derive(Debug, Default)]
@@ -130,6 +150,7 @@ struct Answers {
     reported: u64,
     inferred: u64,
     failed: Vec<String>,
+    expired: Vec<u64>,
 }
 
 fn answers(child: Child) -> Answers {
@@ -151,6 +172,10 @@ fn answers(child: Child) -> Answers {
                 answers.reported += inferred.parse::<u64>().unwrap();
             }
             ["model", rows] => answers.inferred = rows.parse().unwrap(),
+            ["expired", versions] => {
+                let versions = versions.split(',').filter_map(|v| v.parse::<u64>().ok());
+                answers.expired.extend(versions);
+            }
             ["failed", ..] => answers.failed.push(line),
             _ => {}
         }
@@ -219,6 +244,52 @@ async fn two_processes_of_four_tasks_refresh_one_table() {
             .iter()
             .all(|c| c.verdict == "match")
     );
+}
+
+/// One process of four tasks refreshes while two others expire whatever may go: no version that is
+/// current is ever taken, and none is expired twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn processes_that_expire_take_no_version_that_is_current() {
+    let dir = tempfile::tempdir().unwrap();
+    write(dir.path(), 0);
+    let (sg, _) = open(dir.path()).await;
+    let table = GenerateEmbeddings::new("docs", ["title"], "id")
+        .model("counted")
+        .name("docs");
+    sg.generate_embeddings(table).await.unwrap();
+    let expirers = [(); 2].map(|()| command(dir.path()).env(EXPIRES, "1").spawn().unwrap());
+    let refresher = spawn(dir.path());
+    let changes = 10;
+    for change in 1..=changes {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        write(dir.path(), change);
+        assert!(!live(&sg).await.is_empty());
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    std::fs::write(dir.path().join("stop"), "").unwrap();
+    let refreshed = answers(refresher);
+    let expired = expirers.map(answers);
+    assert!(refreshed.failed.is_empty(), "{:?}", refreshed.failed);
+    let mut gone: Vec<u64> = Vec::new();
+    for answer in &expired {
+        assert!(answer.failed.is_empty(), "{:?}", answer.failed);
+        gone.extend(&answer.expired);
+    }
+    gone.sort_unstable();
+    println!("{} published, {gone:?} expired", refreshed.published.len());
+    assert!(
+        gone.len() > 1 && gone.windows(2).all(|pair| pair[0] < pair[1]),
+        "{gone:?}"
+    );
+    sg.refresh_embeddings("docs", Default::default())
+        .await
+        .unwrap();
+    assert_eq!(
+        live(&sg).await,
+        rows(changes).into_keys().collect::<Vec<_>>()
+    );
+    let checks = sg.verify_materialization("docs").await.unwrap();
+    assert!(checks.iter().all(|c| c.verdict == "match"));
 }
 
 /// All live keys, in key order.

@@ -315,10 +315,15 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
 #[test]
 fn every_call_of_every_verb_meets_every_fault() {
     let mut runs = 0;
+    let soak = std::env::var_os("SOAK").is_some();
     for verb in verbs() {
         let stage = block_on(stage(&verb));
         for at in 0..stage.calls {
-            for fault in FAULTS {
+            // Every second pair; all of them under `SOAK=1`, and of the verbs that readers wait for.
+            let all = soak || verb.given != Given::History;
+            let (first, step) = if all { (0, 1) } else { (at as usize % 2, 2) };
+            let some = (first..FAULTS.len()).step_by(step);
+            for fault in some.map(|i| FAULTS[i]) {
                 block_on(async {
                     let base = FaultBase::new(Arc::new(stage.base.fork()));
                     let handle = FaultStore::on(&base);
