@@ -94,6 +94,17 @@ impl Name {
         Ok(Self(text.to_owned()))
     }
 
+    /// This name with `suffix` behind it; the name is cut where both are too long.
+    ///
+    /// # Errors
+    /// `InvalidIdentifier` for a suffix that no name can end in.
+    pub fn with_suffix(&self, suffix: &str) -> Result<Self> {
+        // Names are ASCII, so any byte is a place to cut.
+        let room = limits::NAME_BYTES.saturating_sub(suffix.len());
+        let stem = self.as_str().get(..room.min(self.as_str().len()));
+        Self::parse(&format!("{}{suffix}", stem.unwrap_or_default()))
+    }
+
     /// A name made from arbitrary text: every other character becomes `-`, cut to 128 bytes.
     pub fn from_text(text: &str) -> Result<Self> {
         let mapped: String = text
@@ -196,6 +207,16 @@ impl VersionedName {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn suffixes_stay_whole() {
+        let long = Name::parse(&"x".repeat(128)).unwrap();
+        let short = Name::parse("docs").unwrap();
+        assert_eq!(short.with_suffix("__r1").unwrap().as_str(), "docs__r1");
+        let cut = long.with_suffix("__r12").unwrap();
+        assert!(cut.as_str().len() == 128 && cut.as_str().ends_with("x__r12"));
+        assert!(short.with_suffix(&"y".repeat(129)).is_err());
+    }
 
     #[test]
     fn names_are_checked_at_their_limits() {

@@ -35,6 +35,8 @@ pub struct Swept {
 pub struct Expire {
     /// The dataset.
     pub name: Name,
+    /// Its id, if only that dataset is meant and not another that takes its name meanwhile.
+    pub dataset: Option<String>,
     /// The branch.
     pub branch: BranchName,
     /// Versions below it go, except the current one and pinned ones.
@@ -55,6 +57,12 @@ impl Operation for Expire {
         };
         let entry = resolve::dataset(&store, attempt.head, &self.name).await?;
         let mut dataset = entry.ok_or_else(missing)?;
+        if self.dataset.as_ref().is_some_and(|id| *id != dataset.id) {
+            return Err(Error::ParentMoved {
+                table: self.name.to_string(),
+                what: "dropped",
+            });
+        }
         let branch = dataset.branch(&self.branch).cloned().ok_or_else(missing)?;
         let mut manifest = BranchManifest::load(&store, &branch.manifest).await?;
         let pins = attempt.head.body.pins.entries(&store).await?;

@@ -46,6 +46,7 @@ fn expire(name: &str, before: u64, include_base: bool) -> Expire {
         branch: BranchName::main(),
         before,
         include_base,
+        dataset: None,
         expired: Vec::new(),
     }
 }

@@ -127,6 +127,7 @@ impl Op {
                     branch: BranchName::main(),
                     before: *before,
                     include_base: *include_base,
+                    dataset: None,
                     expired: Vec::new(),
                 };
                 catalog.expire(expire).await.map(drop)

@@ -66,6 +66,7 @@ async fn work(catalog: &Arc<Catalog>, seed: u64) {
                     branch,
                     before,
                     include_base: true,
+                    dataset: None,
                     expired,
                 };
                 catalog.expire(expire).await.unwrap();

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use object_store::ObjectStore;
 use object_store::memory::InMemory;
 use object_store::path::Path;
+use stratagraph::catalog::Catalog;
+use stratagraph::catalog::commit::{Attempt, Edit, Operation};
 use stratagraph::catalog::slot::SlotBody;
 use stratagraph::digest::{Digest, parse_canonical};
 use stratagraph::ident::TxnId;
-use stratagraph::limits;
 use stratagraph::store::{FileSums, ObjRef, Stager, Store, layout};
+use stratagraph::{Result, limits};
 
+use crate::support::append::{Append, append};
 use crate::support::audit::{process, reopen};
 
 fn put_now(base: &InMemory, key: &str, bytes: Vec<u8>) {
@@ -94,4 +97,40 @@ async fn checksums_leave_the_entry_beyond_sixty_four_blocks() {
     }
     // The keys of the three files are one: a transaction of its own each time, the same name.
     assert_eq!(store.list("data").await.unwrap().len(), 2);
+}
+
+/// Appends, after a rival has appended in its place so many times.
+struct Raced {
+    own: Append,
+    rival: Arc<Catalog>,
+    losses: u32,
+}
+
+#[async_trait::async_trait]
+impl Operation for Raced {
+    async fn prepare(&mut self, attempt: &mut Attempt<'_>) -> Result<Option<Edit>> {
+        if self.losses > 0 {
+            self.losses -= 1;
+            append(&self.rival, "rival").await.1?;
+        }
+        self.own.prepare(attempt).await
+    }
+}
+
+#[tokio::test]
+async fn a_commit_gives_up_after_sixty_four_lost_attempts() {
+    let most = limits::COMMIT_ATTEMPTS;
+    for (losses, fits) in [(most - 2, true), (most - 1, true), (most, false)] {
+        let base: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        let (catalog, rival) = (process(Arc::clone(&base), 1), process(Arc::clone(&base), 2));
+        let mut stage = catalog.begin().await.unwrap();
+        let own = Append::new(&mut stage, "own").unwrap();
+        let raced = Raced { own, rival, losses };
+        match catalog.commit(stage, raced).await {
+            Ok(done) => assert_eq!((done.attempts, fits), (losses + 1, true)),
+            Err(error) => assert_eq!((error.code(), fits), ("CommitConflict", false)),
+        }
+        let head = process(base, 3).look().await.unwrap();
+        assert_eq!(head.version, u64::from(losses) + u64::from(fits));
+    }
 }

@@ -13,6 +13,7 @@ use stratagraph::embed::{
 };
 use stratagraph::ident::Name;
 use stratagraph::publish::definition::{Definition, ModelRef};
+use stratagraph::store::Stager;
 use stratagraph::table::manifest::Layout;
 use stratagraph::{Error, NotRefreshableReason, Result};
 use stratagraph_providers::{Metadata, RunContext, StatementPin};
@@ -167,12 +168,20 @@ impl Run {
         self.engine.catalog()
     }
 
-    /// The same work on a snapshot of its own: for what reads a commit of this very run.
-    pub(crate) fn anew(&self) -> Self {
-        Self {
-            pin: Arc::default(),
+    /// The same run on the head as it is now: verbs read that, whatever the statement may reuse.
+    pub(crate) async fn fresh(&self) -> Result<Self> {
+        let head = Arc::new(self.catalog().pin().await?);
+        Ok(Self {
+            pin: StatementPin::resolved(head),
             ..self.clone()
-        }
+        })
+    }
+
+    /// Begins a transaction on the head as it is now: one that begins on an older head would be fenced
+    /// by a garbage collection that came before it.
+    pub(crate) async fn begin(&self) -> Result<Stager> {
+        self.catalog().look().await?;
+        self.catalog().begin().await
     }
 
     /// The statement's pin.

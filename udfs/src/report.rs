@@ -10,6 +10,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use stratagraph::Result;
 use stratagraph::catalog::resolve::TableSnapshot;
+use stratagraph::ident::Name;
 use stratagraph::publish::Published;
 
 /// A row type of a verb's answer.
@@ -215,6 +216,27 @@ impl RefreshReport {
             outcome: "no_change".to_owned(),
             rejected_rows: base.table.rejects,
             // No model of this build cuts a text: one that is too long is refused.
+            truncated_rows: 0,
+            attempts: u64::from(attempts),
+        }
+    }
+
+    /// A version with the rows of another one.
+    pub(crate) fn of(table: &Name, published: &Published, attempts: u32) -> Self {
+        Self {
+            table: table.to_string(),
+            version: published.version,
+            parent_version: published.parent_version,
+            inferred_rows: 0,
+            added: 0,
+            changed: 0,
+            deleted: 0,
+            unchanged: published.live_rows,
+            dropped_rows: 0,
+            live_rows: published.live_rows,
+            masked_rows: published.dead_rows,
+            outcome: "published".to_owned(),
+            rejected_rows: published.rejects,
             truncated_rows: 0,
             attempts: u64::from(attempts),
         }

@@ -3,15 +3,17 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{RecordBatch, RecordBatchOptions};
-use arrow::datatypes::SchemaRef;
+use arrow::array::{Array, AsArray, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{Int64Type, SchemaRef};
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
-use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::metrics::{
+    BaselineMetrics, ExecutionPlanMetricsSet, MetricBuilder, MetricsSet,
+};
 use datafusion::physical_plan::proto::ExecutionPlanEncodeCtx;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
@@ -70,6 +72,26 @@ impl Call {
                 DataFusionError::from(error).context(format!("the columns of {name}"))
             },
         )
+    }
+}
+
+/// The counts of a report of one row, so that EXPLAIN ANALYZE shows what a verb did.
+fn note_counts(metrics: &ExecutionPlanMetricsSet, partition: usize, rows: &[RecordBatch]) {
+    let [report] = rows else { return };
+    if report.num_rows() != 1 {
+        return;
+    }
+    for (field, column) in report.schema().fields().iter().zip(report.columns()) {
+        let count = column
+            .as_primitive_opt::<Int64Type>()
+            .filter(|c| c.is_valid(0));
+        let count = count.and_then(|c| usize::try_from(c.value(0)).ok());
+        if let Some(count) = count {
+            let name = field.name().clone();
+            MetricBuilder::new(metrics)
+                .counter(name, partition)
+                .add(count);
+        }
     }
 }
 
@@ -199,10 +221,15 @@ impl ExecutionPlan for VerbExec {
             self.projection.clone(),
             BaselineMetrics::new(&self.metrics, partition),
         );
+        let all = self.metrics.clone();
         let rows = async move {
+            let time = MetricBuilder::new(&all).subset_time("run_time", partition);
+            let timer = time.timer();
             let run = || async { call.run(task).await.map(Arc::new).map_err(Arc::new) };
             let rows = result.0.get_or_init(run).await.clone();
+            timer.done();
             let rows = rows.map_err(DataFusionError::Shared)?;
+            note_counts(&all, partition, &rows);
             let projected = move |batch: &RecordBatch| match &projection {
                 Some(columns) => Ok(batch.project(columns)?),
                 None => Ok(batch.clone()),

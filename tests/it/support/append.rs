@@ -12,7 +12,7 @@ use stratagraph::catalog::slot::{
     BranchEntry, CommitKind, CommitRecord, DatasetEntry, DatasetKind, FORMAT,
 };
 use stratagraph::ident::{BranchName, Name, TxnId};
-use stratagraph::store::{ObjRef, PageTree, format_runs, layout};
+use stratagraph::store::{ObjRef, PageTree, Stager, format_runs, layout};
 use stratagraph::{Error, Result};
 
 /// Adds a version with one new object to a dataset, which it creates if it is not there.
@@ -23,6 +23,17 @@ pub struct Append {
     pub version: u64,
 }
 
+impl Append {
+    /// Stages the object.
+    pub fn new(stage: &mut Stager, name: &str) -> Result<Self> {
+        Ok(Self {
+            object: stage.add("bin", stage.txn().to_string().into_bytes())?,
+            name: Name::parse(name)?,
+            version: 0,
+        })
+    }
+}
+
 /// Appends once; the transaction is known whatever the outcome.
 pub async fn append(catalog: &Arc<Catalog>, name: &str) -> (Option<TxnId>, Result<u64>) {
     let mut stage = match catalog.begin().await {
@@ -31,12 +42,7 @@ pub async fn append(catalog: &Arc<Catalog>, name: &str) -> (Option<TxnId>, Resul
     };
     let txn = stage.txn().clone();
     let run = async {
-        let object = stage.add("bin", stage.txn().to_string().into_bytes())?;
-        let operation = Append {
-            name: Name::parse(name)?,
-            object,
-            version: 0,
-        };
+        let operation = Append::new(&mut stage, name)?;
         Ok::<_, Error>(catalog.commit(stage, operation).await?.operation.version)
     };
     let outcome = run.await;

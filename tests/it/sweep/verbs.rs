@@ -76,6 +76,7 @@ pub async fn expire(catalog: &Arc<Catalog>) -> Result<()> {
             branch,
             before: u64::MAX,
             include_base: true,
+            dataset: None,
             expired,
         })
         .await

@@ -18,7 +18,7 @@ use stratagraph::publish::definition::Definition;
 use stratagraph::publish::{Deletes, DeltaSource, StagedDelta};
 use stratagraph::store::Stager;
 use stratagraph::table::ledger::{Ledger, LedgerChange, Reject};
-use stratagraph::table::manifest::{Entry, SourceFold};
+use stratagraph::table::manifest::{Entry, Fragment, SourceFold};
 use stratagraph::{Error, Result};
 use stratagraph_providers::{StatementPin, VersionedTableProvider, from_datafusion};
 
@@ -125,6 +125,14 @@ impl RefreshSource {
             && (exact || self.deletes == Deletes::Retain)
     }
 
+    /// Whether the rows of the source are those that the base was made from, keys that repeat included.
+    fn has_equal_fold(&self, base: &TableSnapshot, current: &SourceFold) -> bool {
+        let recorded = base.table.fold;
+        recorded.is_some_and(|fold| {
+            !fold.unique && fold.sum == current.sum && fold.rows == current.rows
+        })
+    }
+
     async fn base(&self, base: &TableSnapshot) -> Result<Base> {
         let store = self.run.catalog().store();
         let entries = base.table.entries.entries(store).await?;
@@ -140,23 +148,27 @@ impl RefreshSource {
         })
     }
 
-    fn diff<'a>(
+    async fn diff<'a>(
         &'a self,
         base: &'a TableSnapshot,
         scanned: &'a mut Scanned,
         known: &'a Base,
-    ) -> Diff<'a> {
-        Diff {
+    ) -> Result<Diff<'a>> {
+        let source_unique = match scanned.keys.take() {
+            Some(keys) => keys.are_unique().await?,
+            None => false,
+        };
+        Ok(Diff {
             host: &self.run.host,
             table: base.name.as_str(),
             source: &scanned.rows,
-            source_unique: scanned.keys.are_unique(),
+            source_unique,
             base: Arc::clone(&known.diff_rows) as _,
             base_rows: base.table.live_rows,
             ledger: &known.ledger,
             base_unique: known.unique,
             included: &self.included,
-        }
+        })
     }
 
     /// Counts what a refresh of `base` would find. Nothing is inferred or staged.
@@ -170,7 +182,7 @@ impl RefreshSource {
             });
         }
         let known = self.base(base).await?;
-        let diff = self.diff(base, &mut scanned, &known);
+        let diff = self.diff(base, &mut scanned, &known).await?;
         diff.check_keys().await?;
         let mut classes = diff.count().await?;
         if self.deletes == Deletes::Retain {
@@ -184,12 +196,16 @@ impl RefreshSource {
     pub(crate) async fn differs(&self, base: &TableSnapshot) -> Result<(bool, SourceFold)> {
         let mut scanned = self.scan(base).await?;
         let current = scanned.folder.finish(true);
-        if self.is_current(base, &scanned) {
+        if self.is_current(base, &scanned) || self.has_equal_fold(base, &current) {
             return Ok((false, current));
         }
         let known = self.base(base).await?;
-        let diff = self.diff(base, &mut scanned, &known);
-        diff.check_keys().await?;
+        let diff = self.diff(base, &mut scanned, &known).await?;
+        match diff.check_keys().await {
+            // Equal rows have equal folds, so rows whose keys repeat differ.
+            Err(Error::NonUniqueKey { .. }) => return Ok((true, current)),
+            other => other?,
+        }
         let classes = diff.count().await?;
         let deleted = classes.deleted > 0 && self.deletes == Deletes::Tombstone;
         Ok((classes.added + classes.changed > 0 || deleted, current))
@@ -213,12 +229,22 @@ impl RefreshSource {
 
     /// Vectors of the base by key and content hash, if rows keep theirs. Dead rows do no harm: a vector
     /// is a function of the content.
-    async fn carried(&self, base: &TableSnapshot, rows: u64) -> Result<EarlierReader> {
+    async fn carried(
+        &self,
+        base: &TableSnapshot,
+        changes: &Spool,
+        rows: u64,
+    ) -> Result<EarlierReader> {
         let store = Arc::clone(self.run.catalog().store());
         let mut vectors = Earlier::new(&self.run.host, Arc::clone(&store));
-        if rows > 0 {
+        if rows > 0
+            && let Some((first, last)) = bounds(changes).await?
+        {
             for (_, entry) in base.table.entries.entries(&store).await? {
-                entry.fragment.into_iter().for_each(|f| vectors.keep(f));
+                let near = |f: &Fragment| f.keys.min <= last && first <= f.keys.max;
+                if let Some(fragment) = entry.fragment.filter(near) {
+                    vectors.keep(fragment);
+                }
             }
         }
         vectors.reader().await
@@ -260,6 +286,7 @@ impl DeltaSource for RefreshSource {
         self.pin(base);
         let mut scanned = self.scan(base).await?;
         self.tally.dropped = 0;
+        tracing::debug!(rows = scanned.rows.rows(), "the source is scanned");
         if self.is_current(base, &scanned) {
             self.tally.classes = Classes {
                 unchanged: scanned.rows.rows(),
@@ -268,9 +295,10 @@ impl DeltaSource for RefreshSource {
             return Ok(None);
         }
         let known = self.base(base).await?;
-        let diff = self.diff(base, &mut scanned, &known);
+        let diff = self.diff(base, &mut scanned, &known).await?;
         diff.check_keys().await?;
         let (changes, mut classes) = diff.changes().await?;
+        tracing::debug!(?classes, "the difference is known");
         drop(known);
         if self.deletes == Deletes::Retain {
             classes.deleted = 0;
@@ -284,10 +312,15 @@ impl DeltaSource for RefreshSource {
         let pipeline = self.pipeline(base)?;
         let reused = Reused {
             earlier: self.earlier.reader().await?,
-            carried: self.carried(base, classes.carried).await?,
+            carried: self.carried(base, &changes, classes.carried).await?,
         };
         let rows = to_embed(&changes);
         let inferred = pipeline.run(rows, to_infer, reused, stage).await?;
+        tracing::debug!(
+            inferred = inferred.inferred,
+            refused = inferred.refusals.len(),
+            "the delta is staged"
+        );
         self.keep(&inferred)?;
         self.tally.inferred += inferred.inferred;
         self.tally.dropped = inferred.refusals.len() as u64;
@@ -303,10 +336,26 @@ impl DeltaSource for RefreshSource {
                 &inferred.refusals,
                 true,
             )),
-            source_files: scanned.files,
+            source_files: scanned.files.filter(|_| !inferred.has_passing()),
             counts: self.counts(),
         }))
     }
+}
+
+/// The first and the last key whose row keeps its vector.
+async fn bounds(changes: &Spool) -> Result<Option<(String, String)>> {
+    let (mut bounds, mut rows) = (None, changes.read());
+    while let Some(batch) = rows.try_next().await? {
+        let keys = batch.column(0).as_string::<i32>();
+        for (row, class) in class_of(&batch).values().iter().enumerate() {
+            if *class == CARRIED {
+                let key = keys.value(row).to_owned();
+                let (_, last) = bounds.get_or_insert_with(|| (key.clone(), String::new()));
+                *last = key;
+            }
+        }
+    }
+    Ok(bounds)
 }
 
 /// The class stands last.

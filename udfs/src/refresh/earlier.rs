@@ -23,6 +23,8 @@ use crate::host::Host;
 
 /// Rows that a cursor holds.
 const CURSOR_ROWS: usize = 1024;
+/// Bytes of a fragment that a cursor holds at most: about one row group.
+const CURSOR_BYTES: usize = 16 * 1024 * 1024;
 /// Memory of a remembered refusal besides its key.
 const REFUSAL_BYTES: usize = 96;
 
@@ -73,12 +75,23 @@ impl Earlier {
     /// A reader that is asked for keys in ascending order.
     pub(crate) async fn reader(&self) -> Result<EarlierReader> {
         let mut cursors = Vec::with_capacity(self.fragments.len());
+        let mut cursors_memory = Vec::with_capacity(self.fragments.len());
         // The newest first: it has most of what is asked for.
         for fragment in self.fragments.iter().rev() {
+            let held = usize::try_from(fragment.file.object.size).unwrap_or(usize::MAX);
+            let memory = self.memory.new_empty();
+            memory
+                .try_grow(held.min(CURSOR_BYTES))
+                .map_err(from_datafusion)?;
+            cursors_memory.push(memory);
             cursors.push(Cursor::open(&self.store, fragment).await?);
         }
         let refusals = self.refusals.clone();
-        Ok(EarlierReader { cursors, refusals })
+        Ok(EarlierReader {
+            cursors,
+            refusals,
+            _memory: cursors_memory,
+        })
     }
 }
 
@@ -86,6 +99,8 @@ impl Earlier {
 pub(crate) struct EarlierReader {
     cursors: Vec<Cursor>,
     refusals: BTreeMap<String, (Hash, RejectReason)>,
+    /// Holds the memory of the cursors.
+    _memory: Vec<MemoryReservation>,
 }
 
 impl EarlierReader {

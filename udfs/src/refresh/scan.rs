@@ -58,8 +58,8 @@ pub(crate) struct Scanned {
     pub(crate) rows: Spool,
     /// Their fold.
     pub(crate) folder: SourceFolder,
-    /// Their keys.
-    pub(crate) keys: KeyHashes,
+    /// Their keys, until they were asked.
+    pub(crate) keys: Option<KeyHashes>,
     /// Digest of the files that they were read from, if they are known to have stood still.
     pub(crate) files: Option<Digest>,
 }
@@ -134,7 +134,7 @@ async fn scan(
     Ok(Scanned {
         rows: Spool::new(schema, segments),
         folder: whole.folder,
-        keys: whole.keys,
+        keys: Some(whole.keys),
         files: None,
     })
 }

@@ -46,6 +46,11 @@ pub(crate) struct Inferred {
 }
 
 impl Inferred {
+    /// Whether a row was refused for a passing reason, so that the next refresh tries it again.
+    pub(crate) fn has_passing(&self) -> bool {
+        self.refusals.iter().any(|r| !r.reason.is_lasting())
+    }
+
     /// What is refused for good, by key and each key once. A key that also has a live row is no
     /// reject: it is in the table.
     pub(crate) fn rejects(&self) -> Vec<LedgerChange> {

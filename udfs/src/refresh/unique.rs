@@ -3,7 +3,9 @@
 //! Keys whose hashes all differ are different; only where two hashes are equal, or where there is no
 //! room for the hashes, the keys themselves have to be grouped.
 
+use datafusion::common::runtime::SpawnedTask;
 use datafusion::execution::memory_pool::MemoryReservation;
+use stratagraph::{Error, Result};
 use twox_hash::XxHash3_128;
 
 use crate::host::Host;
@@ -69,16 +71,20 @@ impl KeyHashes {
         }
     }
 
-    /// Whether the keys are certainly unique; `false` says nothing. Lets go of the hashes.
-    pub(crate) fn are_unique(&mut self) -> bool {
-        let Some(mut hashes) = self.hashes.take() else {
-            return false;
-        };
-        hashes.sort_unstable();
-        let unique = hashes.windows(2).all(|pair| pair[0] != pair[1]);
-        drop(hashes);
-        self.memory.resize(0);
-        unique
+    /// Whether the keys are certainly unique; `false` says nothing.
+    pub(crate) async fn are_unique(self) -> Result<bool> {
+        // Sorting many takes seconds, which the runtime's threads have other uses for.
+        let task = SpawnedTask::spawn_blocking(move || {
+            let Some(mut hashes) = self.hashes else {
+                return false;
+            };
+            hashes.sort_unstable();
+            hashes.windows(2).all(|pair| pair[0] != pair[1])
+        });
+        task.join().await.map_err(|e| Error::TaskFailed {
+            operation: "comparison of keys",
+            source: Box::new(e),
+        })
     }
 
     fn give_up(&mut self) {
@@ -106,8 +112,8 @@ mod tests {
         Host::new(context.state())
     }
 
-    #[test]
-    fn only_certainty_counts() {
+    #[tokio::test]
+    async fn only_certainty_counts() {
         let host = host(1 << 30);
         let keys = |range: std::ops::Range<u32>| {
             let mut hashes = KeyHashes::new(&host);
@@ -116,20 +122,21 @@ mod tests {
         };
         let mut apart = keys(0..300);
         apart.merge(keys(300..900));
-        assert!(apart.are_unique());
+        assert!(apart.are_unique().await.unwrap());
         let mut again = keys(0..900);
         again.merge(keys(899..900));
-        assert!(!again.are_unique());
-        assert!(keys(0..0).are_unique());
+        assert!(!again.are_unique().await.unwrap());
+        assert!(keys(0..0).are_unique().await.unwrap());
     }
 
-    #[test]
-    fn without_room_nothing_is_certain() {
+    #[tokio::test]
+    async fn without_room_nothing_is_certain() {
         let host = host(16 << 20);
         let mut hashes = KeyHashes::new(&host);
         (0..100_000).for_each(|i| hashes.add(&format!("key {i}")));
         assert_eq!(hashes.memory.size(), 1 << 20);
         (100_000..200_000).for_each(|i| hashes.add(&format!("key {i}")));
-        assert!(!hashes.are_unique() && hashes.memory.size() == 0);
+        assert_eq!(hashes.memory.size(), 0);
+        assert!(!hashes.are_unique().await.unwrap());
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::AsArray;
 use arrow::datatypes::SchemaRef;
+use datafusion::logical_expr::ScalarUDF;
 use futures::TryStreamExt;
 use stratagraph::Result;
 use stratagraph::catalog::resolve::TableSnapshot;
@@ -14,10 +15,11 @@ use stratagraph_providers::{
 use tracing::Instrument;
 
 use super::vectors::row_bytes;
-use crate::engine::{Engine, Run};
+use crate::engine::{Engine, Run, check_embeddings, has_unique_keys};
 use crate::function::{ReportFunction, answer};
 use crate::host::Joins;
 use crate::report::ChangeRow;
+use crate::scalar::ContentHash;
 
 /// Columns that say where a row came from, and the vector, which follows from the rest.
 const NOT_CONTENT: [&str; 4] = ["_row_id", "_source_id", "_model_id", "vector"];
@@ -31,9 +33,12 @@ pub(crate) async fn changes(run: &Run, name: &Name, from: u64, to: u64) -> Resul
     let work = async {
         let old = run.table(name, Some(from)).await?;
         let new = run.table(name, Some(to)).await?;
+        check_embeddings(&old).and_then(|()| check_embeddings(&new))?;
+        let unique = has_unique_keys(&old) && has_unique_keys(&new);
         let context = run.host.private(Joins::SortMerge, row_bytes(&new));
+        context.register_udf(ScalarUDF::from(ContentHash::new()));
         let (old, new) = (provider(run, old)?, provider(run, new)?);
-        let sql = comparison(&old.planned().schema, &new.planned().schema);
+        let sql = comparison(&old.planned().schema, &new.planned().schema, unique);
         let rows = async {
             context.register_table("old", old)?;
             context.register_table("new", new)?;
@@ -61,20 +66,29 @@ fn provider(run: &Run, snapshot: TableSnapshot) -> Result<Arc<VersionedTableProv
     VersionedTableProvider::of_snapshot(metadata, Arc::new(snapshot), pin).map(Arc::new)
 }
 
-fn comparison(old: &SchemaRef, new: &SchemaRef) -> String {
+/// The rows of one side: keys and marks. Where keys may repeat, all marks of a key are one text.
+fn side(table: &str, mark: &str, unique: bool) -> String {
+    match unique {
+        true => format!("SELECT _row_id AS k, {mark} AS m FROM {table}"),
+        false => format!(
+            "SELECT k, string_agg(m, ',' ORDER BY m) AS m FROM \
+             (SELECT _row_id AS k, encode({mark}, 'hex') AS m FROM {table}) s GROUP BY k"
+        ),
+    }
+}
+
+fn comparison(old: &SchemaRef, new: &SchemaRef, unique: bool) -> String {
     let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
     let both = new.fields().iter().map(|f| f.name().as_str());
     let both = both.filter(|n| !NOT_CONTENT.contains(n) && old.field_with_name(n).is_ok());
     let columns: Vec<String> = both.map(quoted).collect();
-    let differs = columns
-        .iter()
-        .map(|c| format!("(o.{c} IS DISTINCT FROM n.{c})"));
-    let differs = differs.collect::<Vec<_>>().join(" OR ");
+    let mark = format!("content_hash({})", columns.join(", "));
+    let (old, new) = (side("old", &mark, unique), side("new", &mark, unique));
     format!(
-        "SELECT k, c FROM (SELECT arrow_cast(coalesce(n._row_id, o._row_id), 'Utf8') AS k, \
-         arrow_cast(CASE WHEN o._row_id IS NULL THEN 'added' WHEN n._row_id IS NULL THEN 'deleted' \
-         WHEN {differs} THEN 'changed' END, 'Utf8') AS c \
-         FROM old o FULL JOIN new n ON o._row_id = n._row_id) d WHERE c IS NOT NULL ORDER BY k, c"
+        "SELECT k, c FROM (SELECT arrow_cast(coalesce(n.k, o.k), 'Utf8') AS k, \
+         arrow_cast(CASE WHEN o.k IS NULL THEN 'added' WHEN n.k IS NULL THEN 'deleted' \
+         WHEN o.m IS DISTINCT FROM n.m THEN 'changed' END, 'Utf8') AS c \
+         FROM ({old}) o FULL JOIN ({new}) n ON o.k = n.k) d WHERE c IS NOT NULL ORDER BY k"
     )
 }
 

@@ -9,6 +9,7 @@ use stratagraph::publish::{CompactRequest, Merge, Requester, compact};
 use stratagraph_providers::{ArgSpec, ArgType, ArgValue, BoundArgs, FunctionSpec, TableFunction};
 use tracing::Instrument;
 
+use super::finished;
 use crate::engine::{Engine, Run, check_embeddings};
 use crate::function::{ReportFunction, answer};
 use crate::report::RefreshReport;
@@ -60,7 +61,7 @@ pub(crate) async fn compact_embeddings(
         let pin = run.catalog().pin().await?;
         let table = resolve::table(run.catalog().store(), &pin, name, None).await?;
         check_embeddings(&table)?;
-        let stage = run.catalog().begin().await?;
+        let stage = run.begin().await?;
         let request = CompactRequest {
             name: name.clone(),
             dataset: table.dataset.id,
@@ -70,10 +71,10 @@ pub(crate) async fn compact_embeddings(
         let done = compact(run.catalog(), stage, request).await?;
         run.learn(name).await;
         let nothing = RefreshReport::nothing(&done.base, done.attempts);
-        Ok(match &done.published {
+        Ok(finished(match &done.published {
             None => nothing,
             Some(published) => nothing.published(published),
-        })
+        }))
     };
     work.instrument(span).await
 }

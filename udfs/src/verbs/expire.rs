@@ -8,6 +8,7 @@ use stratagraph::ident::{BranchName, Name};
 use stratagraph_providers::{ArgSpec, ArgType, ArgValue, FunctionSpec, TableFunction};
 use tracing::Instrument;
 
+use super::finished;
 use crate::engine::{Engine, Run};
 use crate::function::{ReportFunction, answer};
 use crate::report::ExpireReport;
@@ -26,9 +27,10 @@ pub(crate) async fn expire_versions(
         run.host.check_writes(VERB)?;
         let head = run.catalog().look().await?;
         // A graph of this name is expired by another verb.
-        resolve::embedding_dataset(run.catalog().store(), &head, name).await?;
+        let entry = resolve::embedding_dataset(run.catalog().store(), &head, name).await?;
         let expire = Expire {
             name: name.clone(),
+            dataset: Some(entry.id),
             branch: BranchName::main(),
             before,
             include_base,
@@ -38,11 +40,11 @@ pub(crate) async fn expire_versions(
         run.learn(name).await;
         expired.sort_unstable();
         let numbers: Vec<String> = expired.iter().map(u64::to_string).collect();
-        Ok(ExpireReport {
+        Ok(finished(ExpireReport {
             table: name.to_string(),
             expired_versions: numbers.join(","),
             objects_deleted: swept.objects,
-        })
+        }))
     };
     work.instrument(span).await
 }

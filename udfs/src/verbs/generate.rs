@@ -13,6 +13,7 @@ use stratagraph::{Error, Result};
 use stratagraph_providers::{ArgSpec, ArgType, ArgValue, FunctionSpec, TableFunction};
 use tracing::Instrument;
 
+use super::finished;
 use crate::engine::{Engine, Run, model_ref};
 use crate::function::{ReportFunction, answer};
 use crate::refresh::earlier::Earlier;
@@ -151,6 +152,8 @@ async fn plan(run: &Run, request: &GenerateEmbeddings) -> Result<Plan> {
         model.dimensions() as u64,
     );
     definition.include = request.include.clone();
+    // A column that cannot be carried costs no scan.
+    embedding_schema(model.dimensions(), &included.fields)?;
     Ok(Plan {
         name,
         source,
@@ -236,7 +239,7 @@ pub(crate) async fn regenerate(
 async fn make(run: &Run, plan: Plan, requester: Requester) -> Result<GenerateReport> {
     check_free(run, &plan.name).await?;
     let scanned = scan_with_files(run, &plan.source, &plan.definition, &plan.included).await?;
-    let mut stage = run.catalog().begin().await?;
+    let mut stage = run.begin().await?;
     let made = embed(run, &plan, &scanned, &mut stage).await?;
     let dropped = made.dropped;
     let new = NewTable {
@@ -247,7 +250,7 @@ async fn make(run: &Run, plan: Plan, requester: Requester) -> Result<GenerateRep
     };
     let published = create(run.catalog(), stage, new, made.delta).await?;
     run.learn(&plan.name).await;
-    Ok(report(&plan, &published, dropped))
+    Ok(finished(report(&plan, &published, dropped)))
 }
 
 fn report(plan: &Plan, published: &Published, dropped: u64) -> GenerateReport {
@@ -312,9 +315,9 @@ async fn embed(run: &Run, plan: &Plan, scanned: &Scanned, stage: &mut Stager) ->
             &inferred.refusals,
             inferred.unique,
         )),
+        source_files: scanned.files.filter(|_| !inferred.has_passing()),
         fragment: inferred.fragment,
         counts: counts.into(),
-        source_files: scanned.files,
         ..StagedDelta::default()
     };
     Ok(Made { delta, dropped })

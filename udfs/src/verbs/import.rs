@@ -22,6 +22,7 @@ use stratagraph::{Error, KeyScan, Result};
 use stratagraph_providers::{ArgSpec, ArgType, FunctionSpec, TableFunction, from_datafusion};
 use tracing::Instrument;
 
+use super::finished;
 use super::generate::check_free;
 use crate::engine::{Engine, Run};
 use crate::function::{ReportFunction, answer};
@@ -76,7 +77,7 @@ pub(crate) async fn import_embeddings(
         let width = width(run, &source, &import).await?;
         let model = import.model.clone().unwrap_or_else(|| NO_MODEL.to_owned());
         let schema = embedding_schema(width, &[])?;
-        let mut stage = run.catalog().begin().await?;
+        let mut stage = run.begin().await?;
         let rows = sorted(run, &source, &import, width).await?;
         let target = Target {
             schema: &schema,
@@ -96,7 +97,7 @@ pub(crate) async fn import_embeddings(
         };
         let published = create(run.catalog(), stage, new, delta).await?;
         run.learn(&name).await;
-        Ok(GenerateReport {
+        Ok(finished(GenerateReport {
             table: name.to_string(),
             version: published.version,
             rows: published.live_rows,
@@ -105,7 +106,7 @@ pub(crate) async fn import_embeddings(
             model,
             definition_hash: String::new(),
             identity: published.identity.to_string(),
-        })
+        }))
     };
     work.instrument(span).await
 }

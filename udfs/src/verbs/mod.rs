@@ -63,6 +63,12 @@ pub(crate) use versions::versions;
 
 use crate::engine::Engine;
 
+/// Tells subscribers what a verb did, inside the verb's span, whose time is the verb's.
+pub(crate) fn finished<R: std::fmt::Debug>(report: R) -> R {
+    tracing::info!(?report, "finished");
+    report
+}
+
 /// All table functions of an installation.
 pub(crate) fn registry(engine: &Arc<Engine>) -> FunctionRegistry {
     let mut registry = FunctionRegistry::default();

@@ -21,19 +21,22 @@ use stratagraph::{Error, Result};
 use stratagraph_providers::{ArgSpec, ArgType, FunctionSpec, TableFunction, from_datafusion};
 use tracing::Instrument;
 
+use super::finished;
 use super::generate::check_free;
 use super::search::check_k;
 use super::vectors::row_bytes;
 use crate::engine::{Engine, Run, check_embeddings};
 use crate::function::{ReportFunction, answer};
 use crate::host::Joins;
-use crate::kernel::{Best, Query};
+use crate::kernel::{Best, Hit, Query};
 use crate::pinned::PinnedSource;
 use crate::report::NeighborReport;
 
 const VERB: &str = "neighbor_graph";
 /// Rows whose neighbours one task finds.
 const ROWS_AT_ONCE: usize = 64;
+/// Bytes that the answers of one task take, unless one row takes more.
+const ANSWER_BYTES: usize = 4 * 1024 * 1024;
 /// Components that all of these rows are compared with before the next ones: they stay in cache.
 const TILE_COMPONENTS: usize = 64 * 1024;
 
@@ -66,14 +69,18 @@ pub(crate) async fn neighbor_graph(run: &Run, graph: NeighborGraph) -> Result<Ne
         }
         let name = match &graph.name {
             Some(name) => Name::parse(name)?,
-            None => Name::from_text(&format!("{}__neighbors", graph.table))?,
+            None => Name::parse(&graph.table)?.with_suffix("__neighbors")?,
         };
         check_free(run, &name).await?;
-        let source = PinnedSource::of(run, &Name::parse(&graph.table)?).await?;
+        let source = PinnedSource::of(&run.fresh().await?, &Name::parse(&graph.table)?).await?;
         check_embeddings(source.table())?;
-        let vectors = Arc::new(Vectors::read(run, &source).await?);
-        let mut stage = run.catalog().begin().await?;
-        let fragment = write(run, &vectors, k, least, &mut stage).await?;
+        let mut vectors = Vectors::read(run, &source).await?;
+        let k = k.min(vectors.keys.len().saturating_sub(1)).max(1);
+        let at_once = vectors.reserve_answers(k, run.host.parallelism())?;
+        let vectors = Arc::new(vectors);
+        let mut stage = run.begin().await?;
+        let wanted = Wanted { k, least, at_once };
+        let fragment = write(run, &vectors, wanted, &mut stage).await?;
         let input = source.input_anchor().clone();
         let new = NewTable {
             name: name.clone(),
@@ -87,14 +94,23 @@ pub(crate) async fn neighbor_graph(run: &Run, graph: NeighborGraph) -> Result<Ne
         };
         let published = create(run.catalog(), stage, new, delta).await?;
         run.learn(&name).await;
-        Ok(NeighborReport {
+        Ok(finished(NeighborReport {
             table: name.to_string(),
             version: published.version,
             rows: published.live_rows,
             identity: published.identity.to_string(),
-        })
+        }))
     };
     work.instrument(span).await
+}
+
+/// How neighbours are looked for.
+#[derive(Clone, Copy)]
+struct Wanted {
+    k: usize,
+    least: Option<f32>,
+    /// Rows of one task.
+    at_once: usize,
 }
 
 /// All live vectors in key order, in memory that is accounted: a pool that cannot hold them refuses.
@@ -141,6 +157,27 @@ impl Vectors {
         Ok(all)
     }
 
+    /// Takes memory for the answers of the tasks in flight, and says how many rows each may have.
+    fn reserve_answers(&mut self, k: usize, tasks: usize) -> Result<usize> {
+        let key = self.keys.iter().map(String::len).max().unwrap_or(0);
+        // Held twice: as hits, and as the columns that they become.
+        let row = k.saturating_mul(2 * (size_of::<Hit>() + key) + size_of::<u64>());
+        let rows = (ANSWER_BYTES / row.max(1)).clamp(1, ROWS_AT_ONCE);
+        self.grow(row.saturating_mul(rows).saturating_mul(tasks + 1))?;
+        Ok(rows)
+    }
+
+    fn grow(&mut self, bytes: usize) -> Result<()> {
+        if self.memory.try_grow(bytes).is_ok() {
+            return Ok(());
+        }
+        Err(Error::ResourceLimitExceeded {
+            what: "bytes of vectors that a neighbour graph holds in the memory pool",
+            value: self.memory.size().saturating_add(bytes) as u64,
+            limit: self.limit,
+        })
+    }
+
     fn take(&mut self, batch: &RecordBatch) -> Result<()> {
         let keys = arrow::compute::cast(batch.column(0), &arrow::datatypes::DataType::Utf8)?;
         let keys = keys.as_string::<i32>();
@@ -148,14 +185,8 @@ impl Vectors {
         self.width = usize::try_from(vectors.value_length()).unwrap_or(0);
         let bytes = batch.num_rows() * (self.width * size_of::<f32>() + size_of::<String>())
             + keys.value_data().len();
-        if self.memory.try_grow(bytes).is_err() {
-            let wanted = self.memory.size().saturating_add(bytes) as u64;
-            return Err(Error::ResourceLimitExceeded {
-                what: "bytes of vectors that a neighbour graph holds in the memory pool",
-                value: wanted,
-                limit: self.limit,
-            });
-        }
+        self.grow(bytes)?;
+        self.components.reserve_exact(batch.num_rows() * self.width);
         for row in 0..keys.len() {
             // Of rows with one key the last one counts.
             if self.keys.last().is_some_and(|last| last == keys.value(row)) {
@@ -237,20 +268,20 @@ impl Drop for StopOnDrop {
 async fn write(
     run: &Run,
     vectors: &Arc<Vectors>,
-    k: usize,
-    least: Option<f32>,
+    wanted: Wanted,
     stage: &mut Stager,
 ) -> Result<Option<Fragment>> {
+    let Wanted { k, least, at_once } = wanted;
     let (store, env) = (run.catalog().store(), run.host.env(run.catalog().env()));
     let key = stage.reserve("parquet")?;
     let schema = neighbors_schema()?;
     let mut writer = FragmentWriter::new(Arc::clone(store), &env, Layout::Neighbors, &schema, key)?;
     let _stop = StopOnDrop(Arc::clone(vectors));
     let total = vectors.keys.len();
-    let parts = (0..total).step_by(ROWS_AT_ONCE);
+    let parts = (0..total).step_by(at_once);
     let tasks = parts.map(|start| {
         let vectors = Arc::clone(vectors);
-        let rows = start..(start + ROWS_AT_ONCE).min(total);
+        let rows = start..(start + at_once).min(total);
         async move {
             let task = SpawnedTask::spawn_blocking(move || vectors.neighbors(rows, k, least));
             task.join().await.map_err(|e| Error::TaskFailed {
@@ -263,7 +294,7 @@ async fn write(
     let mut done = 0;
     while let Some(rows) = found.try_next().await? {
         writer.write(&rows).await?;
-        done = (done + ROWS_AT_ONCE).min(total);
+        done = (done + at_once).min(total);
         env.progress.report("neighbours", done as u64, total as u64);
     }
     writer.finish(stage).await

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use stratagraph::catalog::slot::Pin;
+use stratagraph::catalog::resolve;
+use stratagraph::catalog::slot::{DatasetEntry, Pin};
 use stratagraph::ident::{Name, VersionedName};
 use stratagraph::{Error, Result};
 use stratagraph_providers::{ArgSpec, ArgType, ArgValue, FunctionSpec, TableFunction};
@@ -27,10 +28,15 @@ pub struct CreatePin {
     pub ttl_seconds: Option<u64>,
 }
 
-fn row(name: String, pin: Pin) -> PinRow {
+/// Seconds that a pin may last: a hundred years.
+const TTL_SECONDS: u64 = 100 * 366 * 86_400;
+
+/// The row of a pin. Tables are renamed; `names` has the names that datasets have now.
+fn row(name: String, pin: Pin, names: &[(String, DatasetEntry)]) -> PinRow {
+    let now = names.iter().find(|(_, dataset)| dataset.id == pin.dataset);
     PinRow {
         pin: name,
-        table: pin.dataset_name.to_string(),
+        table: now.map_or_else(|| pin.dataset_name.to_string(), |(name, _)| name.clone()),
         version: pin.version,
         expires_at: pin.expires_at.map(Micros),
     }
@@ -46,18 +52,27 @@ pub(crate) async fn create_pin(run: &Run, pin: CreatePin) -> Result<PinRow> {
             Some(name) => name,
             None => Name::parse(&format!("pin-{}", env.ids.unique()))?,
         };
-        let head = run.catalog().pin().await?;
-        let (store, version) = (run.catalog().store(), pin.table.version);
-        let table =
-            stratagraph::catalog::resolve::table(store, &head, &pin.table.name, version).await?;
         let end = pin.ttl_seconds.map(|seconds| {
             let micros = i64::try_from(seconds.saturating_mul(1_000_000)).unwrap_or(i64::MAX);
             env.clock.now_micros().saturating_add(micros)
         });
-        let made = run.catalog().create_pin(name.clone(), &table, end).await?;
-        Ok(row(name.to_string(), made))
+        let made = match once(run, &pin.table, &name, end).await {
+            // An expiry has rewritten the manifest of a version that is still there.
+            Err(Error::HistoricalVersionReclaimed { .. }) => {
+                once(run, &pin.table, &name, end).await
+            }
+            other => other,
+        };
+        Ok(row(name.to_string(), made?, &[]))
     };
     work.instrument(span).await
+}
+
+async fn once(run: &Run, table: &VersionedName, name: &Name, end: Option<i64>) -> Result<Pin> {
+    let head = run.catalog().pin().await?;
+    let store = run.catalog().store();
+    let table = resolve::table(store, &head, &table.name, table.version).await?;
+    run.catalog().create_pin(name.clone(), &table, end).await
 }
 
 /// Drops a pin; what it kept goes with the next expiry or garbage collection.
@@ -65,7 +80,10 @@ pub(crate) async fn drop_pin(run: &Run, name: &Name) -> Result<PinRow> {
     let span = tracing::info_span!("drop_pin", pin = %name);
     let work = async {
         run.host.check_writes(DROP)?;
-        let pins = run.catalog().pins().await?;
+        let head = run.catalog().look().await?;
+        let store = run.catalog().store();
+        let pins = head.body.pins.entries(store).await?;
+        let names = resolve::datasets(store, &head).await?;
         let missing = || Error::NotFound {
             what: "pin",
             name: name.to_string(),
@@ -73,7 +91,7 @@ pub(crate) async fn drop_pin(run: &Run, name: &Name) -> Result<PinRow> {
         let known = pins.into_iter().find(|(known, _)| known == name.as_str());
         let (known, pin) = known.ok_or_else(missing)?;
         run.catalog().drop_pin(name.clone()).await?;
-        Ok(row(known, pin))
+        Ok(row(known, pin, &names))
     };
     work.instrument(span).await
 }
@@ -81,8 +99,11 @@ pub(crate) async fn drop_pin(run: &Run, name: &Name) -> Result<PinRow> {
 /// All pins of the statement's snapshot, by name.
 pub(crate) async fn pins(run: &Run) -> Result<Vec<PinRow>> {
     let head = run.snapshot().await?;
-    let pins = head.body.pins.entries(run.catalog().store()).await?;
-    Ok(pins.into_iter().map(|(name, pin)| row(name, pin)).collect())
+    let store = run.catalog().store();
+    let pins = head.body.pins.entries(store).await?;
+    let names = resolve::datasets(store, &head).await?;
+    let rows = pins.into_iter().map(|(name, pin)| row(name, pin, &names));
+    Ok(rows.collect())
 }
 
 /// Deletes what nothing references: objects of transactions that never committed, of dropped tables
@@ -116,8 +137,9 @@ pub(crate) fn functions(engine: &Arc<Engine>) -> [Arc<dyn TableFunction>; 4] {
             Box::pin(async move {
                 let name = call.args.opt_text("name").map(Name::parse).transpose()?;
                 let ttl_seconds = call.args.opt_unsigned("ttl")?;
-                if ttl_seconds == Some(0) {
-                    return Err(call.args.invalid("ttl", "expected at least one second"));
+                if ttl_seconds.is_some_and(|ttl| !(1..=TTL_SECONDS).contains(&ttl)) {
+                    let reason = format!("expected 1 to {TTL_SECONDS} seconds");
+                    return Err(call.args.invalid("ttl", reason));
                 }
                 let table = VersionedName::parse(call.args.text("table")?)?;
                 let pin = CreatePin {

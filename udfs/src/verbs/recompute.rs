@@ -53,6 +53,7 @@ pub(crate) async fn recompute(
     let span = tracing::info_span!("recompute", table = %name);
     let work = async {
         run.host.check_writes(VERB)?;
+        let run = &run.fresh().await?;
         let (dataset, recipe) = recipe(run, name).await?;
         let dependents = downstream(run, &dataset).await?;
         let new = match new {
@@ -77,8 +78,7 @@ pub(crate) async fn recompute(
             let input = input.map(|(_, new)| new.clone());
             let new = free_name(run, &dependent.name).await?;
             let recipe = Recipe::Neighbors(dependent.definition);
-            // Each one reads what was made before it, so it needs a snapshot of its own.
-            let made = make(&run.anew(), recipe, input, new).await?;
+            let made = make(run, recipe, input, new).await?;
             rows.push(done(&dependent.name, &made));
             replaced.push((dependent.dataset, made));
         }
@@ -128,7 +128,7 @@ async fn recipe(run: &Run, name: &Name) -> Result<(String, Recipe)> {
 async fn free_name(run: &Run, table: &Name) -> Result<Name> {
     let head = run.catalog().look().await?;
     for n in 1u64.. {
-        let name = Name::from_text(&format!("{table}__r{n}"))?;
+        let name = table.with_suffix(&format!("__r{n}"))?;
         if resolve::dataset(run.catalog().store(), &head, &name)
             .await?
             .is_none()
@@ -211,12 +211,15 @@ async fn dependents(run: &Run) -> Result<Vec<Dependent>> {
         let table: Result<TableSnapshot> = resolve::table(store, &head, &name, None).await;
         match table {
             Ok(table) => {
-                if let Some(definition) = neighbor_definition(run, &table).await? {
-                    found.push(Dependent {
+                // One that cannot be read does not stand in the way of the others.
+                match neighbor_definition(run, &table).await {
+                    Ok(Some(definition)) => found.push(Dependent {
                         name,
                         dataset: entry.id,
                         definition,
-                    });
+                    }),
+                    Ok(None) => {}
+                    Err(error) => tracing::warn!(table = %name, %error, "its input is not known"),
                 }
             }
             Err(Error::VersionUnavailable { .. } | Error::Corrupt { .. }) => {}

@@ -9,6 +9,7 @@ use stratagraph::{Error, NotRefreshableReason, Result};
 use stratagraph_providers::{ArgSpec, ArgType, ArgValue, BoundArgs, FunctionSpec, TableFunction};
 use tracing::Instrument;
 
+use super::finished;
 use crate::engine::{Engine, Run, check_embeddings};
 use crate::function::{ReportFunction, answer};
 use crate::refresh::delta::RefreshSource;
@@ -68,7 +69,7 @@ pub(crate) async fn refresh_embeddings(
         let head = run.catalog().look().await?;
         let table = resolve::table(run.catalog().store(), &head, name, None).await?;
         let source = gate(run, &table, options.deletes).await?;
-        let stage = run.catalog().begin().await?;
+        let stage = run.begin().await?;
         let request = RefreshRequest {
             name: name.clone(),
             dataset: table.dataset.id.clone(),
@@ -77,7 +78,7 @@ pub(crate) async fn refresh_embeddings(
         };
         let refreshed = refresh(run.catalog(), stage, request, source).await?;
         run.learn(name).await;
-        Ok(report(&refreshed))
+        Ok(finished(report(&refreshed)))
     };
     work.instrument(span).await
 }

@@ -19,7 +19,7 @@ pub(crate) async fn rename_embeddings(run: &Run, from: &Name, to: &Name) -> Resu
     let span = tracing::info_span!("rename_embeddings", table = %from, name = %to);
     let work = async {
         run.host.check_writes(VERB)?;
-        let stage = run.catalog().begin().await?;
+        let stage = run.begin().await?;
         rename(run.catalog(), stage, from.clone(), to.clone()).await?;
         run.learn(to).await;
         Ok(DropReport {

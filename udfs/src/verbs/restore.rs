@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use stratagraph::Result;
 use stratagraph::catalog::resolve;
 use stratagraph::ident::Name;
-use stratagraph::publish::{Requester, RestoreRequest, restore};
+use stratagraph::publish::{Published, Requester, RestoreRequest, restore};
+use stratagraph::{Error, Result};
 use stratagraph_providers::{ArgSpec, ArgType, FunctionSpec, TableFunction};
 use tracing::Instrument;
 
+use super::finished;
 use crate::engine::{Engine, Run, check_embeddings};
 use crate::function::{ReportFunction, answer};
 use crate::report::RefreshReport;
@@ -20,24 +21,29 @@ pub(crate) async fn restore_version(run: &Run, name: &Name, version: u64) -> Res
     let span = tracing::info_span!("restore_version", table = %name, version);
     let work = async {
         run.host.check_writes(VERB)?;
-        let stage = run.catalog().begin().await?;
-        let pin = run.catalog().pin().await?;
-        let store = run.catalog().store();
-        check_embeddings(&resolve::table(store, &pin, name, Some(version)).await?)?;
-        let request = RestoreRequest {
-            name: name.clone(),
-            version,
-            requester: Requester::default(),
+        let done = match once(run, name, version).await {
+            // An expiry has rewritten the manifest of a version that is still there.
+            Err(Error::HistoricalVersionReclaimed { .. }) => once(run, name, version).await,
+            other => other,
         };
-        let (published, attempts) = restore(run.catalog(), stage, request).await?;
-        drop(pin);
+        let (published, attempts) = done?;
         run.learn(name).await;
-        let head = run.catalog().known().await?;
-        let now = Some(published.version);
-        let table = resolve::table(run.catalog().store(), &head, name, now).await?;
-        Ok(RefreshReport::nothing(&table, attempts).published(&published))
+        Ok(finished(RefreshReport::of(name, &published, attempts)))
     };
     work.instrument(span).await
+}
+
+async fn once(run: &Run, name: &Name, version: u64) -> Result<(Published, u32)> {
+    let stage = run.begin().await?;
+    let pin = run.catalog().pin().await?;
+    let store = run.catalog().store();
+    check_embeddings(&resolve::table(store, &pin, name, Some(version)).await?)?;
+    let request = RestoreRequest {
+        name: name.clone(),
+        version,
+        requester: Requester::default(),
+    };
+    restore(run.catalog(), stage, request).await
 }
 
 /// The SQL function.

@@ -109,8 +109,13 @@ async fn of_source(
     })
 }
 
-/// The delete policy of the version's own refresh.
+/// The delete policy that made the rows: the refresh's own; a compacted or restored version that holds
+/// more rows than its source had was made by one that retains.
 fn deletes(table: &TableSnapshot) -> Deletes {
+    let held = table.table.live_rows + table.table.rejects;
+    if table.table.fold.is_some_and(|fold| held > fold.rows) {
+        return Deletes::Retain;
+    }
     let descriptor = table.manifest.descriptor.as_deref().unwrap_or("{}");
     let value: serde_json::Value = serde_json::from_str(descriptor).unwrap_or_default();
     match value.get("deletes").and_then(|deletes| deletes.as_str()) {

@@ -234,3 +234,132 @@ async fn a_vanished_object_is_named_as_the_cause() {
     }
     assert!(found, "{error:?}");
 }
+
+/// Names as long as names may be still get their suffixes.
+#[tokio::test]
+async fn the_longest_names_can_be_recomputed_again_and_again() {
+    let world = World::new().await;
+    world.docs.set(&docs(2));
+    let name = "n".repeat(128);
+    world.generate(&name).await;
+    for n in 1..=11 {
+        let row = world
+            .row(&format!("SELECT recomputed FROM recompute('{name}')"))
+            .await;
+        assert!(row[0].ends_with(&format!("__r{n}")), "{row:?}");
+    }
+    world
+        .row(&format!("SELECT * FROM neighbor_graph('{name}', 1)"))
+        .await;
+}
+
+/// Keys that a first version repeats: comparing, staleness and compaction see rows, not pairs of rows.
+#[tokio::test]
+async fn repeated_keys_change_nothing_by_themselves() {
+    let mut twice = docs(3);
+    twice.push(doc("k0000", "another", "row of the key"));
+    let world = World::generated(&twice).await;
+    assert_eq!(
+        world.row("SELECT state FROM staleness('t')").await,
+        ["fresh"]
+    );
+    world.row("SELECT * FROM compact_embeddings('t')").await;
+    assert!(
+        world
+            .sql("SELECT * FROM changes('t', 0, 1)")
+            .await
+            .is_empty()
+    );
+    assert_eq!(
+        world.row("SELECT state FROM staleness('t')").await,
+        ["fresh"]
+    );
+    twice.pop();
+    world.docs.set(&twice);
+    let state = world.row("SELECT state, reason FROM staleness('t')").await;
+    assert_eq!(state, ["stale", "input_advanced"]);
+}
+
+/// What a refresh retained is no reason to be stale, compacted and restored or not.
+#[tokio::test]
+async fn retained_rows_leave_a_table_fresh() {
+    let world = World::generated(&docs(5)).await;
+    world.docs.set(&docs(4));
+    world
+        .row("SELECT * FROM refresh_embeddings('t', deletes => 'retain')")
+        .await;
+    let mut rows = docs(4);
+    rows[0].1 = Some("edited".to_owned());
+    world.docs.set(&rows);
+    world
+        .row("SELECT * FROM refresh_embeddings('t', deletes => 'retain')")
+        .await;
+    for verb in [
+        "compact_embeddings('t')",
+        "restore_version('t', 1)",
+        "compact_embeddings('t')",
+    ] {
+        assert_eq!(
+            world.row("SELECT state FROM staleness('t')").await,
+            ["fresh"],
+            "{verb}"
+        );
+        world.row(&format!("SELECT * FROM {verb}")).await;
+    }
+    assert_eq!(
+        world.row("SELECT state FROM staleness('t')").await,
+        ["fresh"]
+    );
+}
+
+/// A process that knew an old head is not fenced by a collection that came before its verb, and sees
+/// tables that others have made or renamed since.
+#[tokio::test]
+async fn verbs_begin_on_the_head_as_it_is() {
+    let store = Arc::new(InMemory::new());
+    let idle = World::over(Arc::clone(&store), 1).await;
+    idle.docs.set(&docs(4));
+    idle.generate("t").await;
+    let busy = World::over(store, 2).await;
+    busy.docs.set(&docs(5));
+    busy.row("SELECT * FROM refresh_embeddings('t')").await;
+    busy.generate("u").await;
+    for verb in [
+        "restore_version('t', 0)",
+        "rename_embeddings('u', 'v')",
+        "compact_embeddings('t')",
+        "neighbor_graph('v', 1)",
+        "recompute('v')",
+        "generate_embeddings('docs', 'counting', 'title', 'id', 'w')",
+    ] {
+        busy.row("SELECT * FROM create_pin('t', 'p')").await;
+        busy.row("SELECT * FROM drop_pin('p')").await;
+        busy.row("SELECT * FROM collect_garbage()").await;
+        assert!(!idle.sql(&format!("SELECT * FROM {verb}")).await.is_empty());
+    }
+}
+
+/// A pin shows the name that its table has now; another table may have taken the old one.
+#[tokio::test]
+async fn pins_follow_their_table() {
+    let world = World::generated(&docs(2)).await;
+    world.row("SELECT * FROM create_pin('t', 'p')").await;
+    world
+        .row("SELECT * FROM rename_embeddings('t', 'moved')")
+        .await;
+    world.generate("t").await;
+    assert_eq!(world.row("SELECT \"table\" FROM pins()").await, ["moved"]);
+    assert_eq!(
+        world.code("SELECT * FROM drop_embeddings('moved')").await,
+        "Pinned"
+    );
+    world.row("SELECT * FROM drop_embeddings('t')").await;
+    for ttl in ["0", "-1", "9223372036854775807"] {
+        let call = format!("SELECT * FROM create_pin('moved', 'q', ttl => {ttl})");
+        assert_eq!(world.code(&call).await, "InvalidArgument", "{ttl}");
+    }
+    assert_eq!(
+        world.row("SELECT \"table\" FROM drop_pin('p')").await,
+        ["moved"]
+    );
+}
