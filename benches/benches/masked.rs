@@ -33,7 +33,7 @@ pub fn write_source(
 }
 
 pub async fn session(dir: &Path) -> (SessionContext, Stratagraph) {
-    let config = SessionConfig::from_env().unwrap().with_target_partitions(2);
+    let config = SessionConfig::new().with_target_partitions(2);
     let ctx = SessionContext::new_with_config(config);
     let csv = dir.join("docs.csv");
     ctx.register_csv("docs", csv.to_str().unwrap(), CsvReadOptions::new())

@@ -111,16 +111,20 @@ impl Definition {
     pub async fn load(store: &Store, object: &ObjRef) -> Result<Self> {
         let bytes = store.get("definition", object).await?;
         let definition: Self = parse_canonical("definition", &object.key, &bytes)?;
-        if definition.format != FORMAT {
-            let (path, found) = (object.key.clone(), definition.format);
-            return Err(Error::IncompatibleFormat {
-                path,
-                found,
-                supported: FORMAT,
-            });
-        }
+        check_format(object, definition.format)?;
         Ok(definition)
     }
+}
+
+fn check_format(object: &ObjRef, found: u64) -> Result<()> {
+    if found == FORMAT {
+        return Ok(());
+    }
+    Err(Error::IncompatibleFormat {
+        path: object.key.clone(),
+        found,
+        supported: FORMAT,
+    })
 }
 
 /// A version of a table that another one was made from.
@@ -172,6 +176,8 @@ impl NeighborDefinition {
     /// Loads and checks a definition.
     pub async fn load(store: &Store, object: &ObjRef) -> Result<Self> {
         let bytes = store.get("definition", object).await?;
-        parse_canonical("definition", &object.key, &bytes)
+        let definition: Self = parse_canonical("definition", &object.key, &bytes)?;
+        check_format(object, definition.format)?;
+        Ok(definition)
     }
 }

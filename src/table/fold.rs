@@ -2,8 +2,9 @@
 //!
 //! Rows are hashed one by one and the hashes are added: partitions can be folded apart, in any order,
 //! and a row that occurs twice counts twice. Of the two sums one is of content hashes, which are
-//! SHA-256, so that no other contents have the same sum; the other ties each content to its key by
-//! XXH3 (Y. Collet, 128 bits), which needs an eighth of the time.
+//! SHA-256; the other ties each content to its key by XXH3 (Y. Collet, 128 bits), which needs an eighth
+//! of the time. Equal sums by chance have a probability of 2^-128; a sum is no defence against somebody
+//! who chooses rows to make it equal, and who could only hide changes of a source that is theirs.
 
 use twox_hash::XxHash3_128;
 

@@ -199,47 +199,48 @@ report! {
 }
 
 impl RefreshReport {
-    /// Nothing was done to a version.
-    pub(crate) fn nothing(base: &TableSnapshot, attempts: u32) -> Self {
+    /// No version and no work.
+    fn blank(table: &Name, attempts: u32) -> Self {
         Self {
-            table: base.name.to_string(),
-            version: base.version(),
-            parent_version: base.manifest.parent_version,
+            table: table.to_string(),
+            version: 0,
+            parent_version: None,
             inferred_rows: 0,
             added: 0,
             changed: 0,
             deleted: 0,
-            unchanged: base.table.live_rows,
+            unchanged: 0,
             dropped_rows: 0,
-            live_rows: base.table.live_rows,
-            masked_rows: base.table.dead_rows,
+            live_rows: 0,
+            masked_rows: 0,
             outcome: "no_change".to_owned(),
-            rejected_rows: base.table.rejects,
+            rejected_rows: 0,
             // No model of this build cuts a text: one that is too long is refused.
             truncated_rows: 0,
             attempts: u64::from(attempts),
         }
     }
 
+    /// Nothing was done to a version.
+    pub(crate) fn nothing(base: &TableSnapshot, attempts: u32) -> Self {
+        Self {
+            version: base.version(),
+            parent_version: base.manifest.parent_version,
+            unchanged: base.table.live_rows,
+            live_rows: base.table.live_rows,
+            masked_rows: base.table.dead_rows,
+            rejected_rows: base.table.rejects,
+            ..Self::blank(&base.name, attempts)
+        }
+    }
+
     /// A version with the rows of another one.
     pub(crate) fn of(table: &Name, published: &Published, attempts: u32) -> Self {
-        Self {
-            table: table.to_string(),
-            version: published.version,
-            parent_version: published.parent_version,
-            inferred_rows: 0,
-            added: 0,
-            changed: 0,
-            deleted: 0,
+        let blank = Self {
             unchanged: published.live_rows,
-            dropped_rows: 0,
-            live_rows: published.live_rows,
-            masked_rows: published.dead_rows,
-            outcome: "published".to_owned(),
-            rejected_rows: published.rejects,
-            truncated_rows: 0,
-            attempts: u64::from(attempts),
-        }
+            ..Self::blank(table, attempts)
+        };
+        blank.published(published)
     }
 
     /// The same work, published.

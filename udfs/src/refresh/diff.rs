@@ -342,11 +342,11 @@ pub(crate) async fn sorted(
     let context = host.private(Joins::Hash, source.row_bytes());
     let table = context.register_table("source", source.table()?);
     table.map_err(from_datafusion)?;
-    let order = match included.is_empty() {
-        true => "k, h",
-        false => "k, h, x",
+    let mark = match included.is_empty() {
+        true => String::new(),
+        false => format!(", {MARK}"),
     };
-    let sql = format!("SELECT * FROM source ORDER BY {order}");
+    let sql = format!("SELECT * FROM source ORDER BY {KEY}, {HASH}{mark}");
     let mut rows = stream(&context, &sql).await?;
     if host.memory_limit().is_none() {
         return Ok(rows.map_err(from_datafusion).boxed());

@@ -75,7 +75,6 @@ impl Earlier {
     /// A reader that is asked for keys in ascending order.
     pub(crate) async fn reader(&self) -> Result<EarlierReader> {
         let mut cursors = Vec::with_capacity(self.fragments.len());
-        let mut cursors_memory = Vec::with_capacity(self.fragments.len());
         // The newest first: it has most of what is asked for.
         for fragment in self.fragments.iter().rev() {
             let held = usize::try_from(fragment.file.object.size).unwrap_or(usize::MAX);
@@ -83,15 +82,10 @@ impl Earlier {
             memory
                 .try_grow(held.min(CURSOR_BYTES))
                 .map_err(from_datafusion)?;
-            cursors_memory.push(memory);
-            cursors.push(Cursor::open(&self.store, fragment).await?);
+            cursors.push(Cursor::open(&self.store, fragment, memory).await?);
         }
         let refusals = self.refusals.clone();
-        Ok(EarlierReader {
-            cursors,
-            refusals,
-            _memory: cursors_memory,
-        })
+        Ok(EarlierReader { cursors, refusals })
     }
 }
 
@@ -99,8 +93,6 @@ impl Earlier {
 pub(crate) struct EarlierReader {
     cursors: Vec<Cursor>,
     refusals: BTreeMap<String, (Hash, RejectReason)>,
-    /// Holds the memory of the cursors.
-    _memory: Vec<MemoryReservation>,
 }
 
 impl EarlierReader {
@@ -131,10 +123,15 @@ struct Cursor {
     rows: ParquetRecordBatchStream<FragmentFile>,
     batch: Option<RecordBatch>,
     row: usize,
+    _memory: MemoryReservation,
 }
 
 impl Cursor {
-    async fn open(store: &Arc<Store>, fragment: &Fragment) -> Result<Self> {
+    async fn open(
+        store: &Arc<Store>,
+        fragment: &Fragment,
+        memory: MemoryReservation,
+    ) -> Result<Self> {
         let path = fragment.file.object.key.clone();
         let file = FragmentFile::new(Arc::clone(store), Arc::new(fragment.file.clone()));
         let wrong = |e: ParquetError| read_error(&path, e);
@@ -154,6 +151,7 @@ impl Cursor {
             path,
             batch: None,
             row: 0,
+            _memory: memory,
         };
         cursor.next_batch().await?;
         Ok(cursor)
