@@ -162,7 +162,7 @@ pub enum Error {
     },
     /// The model of this environment is not the one that made the table.
     #[error(
-        "[DefinitionDrift] table {table:?} was made by definition {recorded}, this environment would use {current}; recompute the table or restore the model"
+        "[DefinitionDrift] table {table:?} was made by definition {recorded}, this environment would use {current}: {reason}; recompute the table or restore the model"
     )]
     DefinitionDrift {
         /// The table.
@@ -171,6 +171,8 @@ pub enum Error {
         recorded: String,
         /// Definition hash of this environment.
         current: String,
+        /// What differs.
+        reason: String,
     },
     /// Keys that must be unique are not.
     #[error(
@@ -292,11 +294,13 @@ pub enum Error {
     },
     /// A planning hook needs metadata that this process has never seen.
     #[error(
-        "[MetadataNotLoaded] the metadata of {name:?} is not loaded; call Stratagraph::refresh_metadata() first on a current-thread runtime"
+        "[MetadataNotLoaded] the metadata of {name:?} is not loaded; call {call} first on a current-thread runtime"
     )]
     MetadataNotLoaded {
-        /// The dataset or schema.
+        /// The dataset, schema or model.
         name: String,
+        /// The call that loads it.
+        call: &'static str,
     },
     /// A write to something that is read-only.
     #[error("[ReadOnlyTable] {table:?} is read-only for this statement; use {verb}")]
@@ -376,6 +380,19 @@ pub enum Error {
         /// What happened.
         reason: String,
     },
+    /// The files of a model are not what this build can read.
+    #[error(
+        "[ModelInvalid] model {model:?} cannot be used{}: {reason}",
+        file_suffix(file)
+    )]
+    ModelInvalid {
+        /// The model.
+        model: String,
+        /// The file, relative to the model's directory; empty for the directory.
+        file: String,
+        /// What is wrong.
+        reason: String,
+    },
     /// A model that this build or host does not know.
     #[error("[ModelNotFound] model {model:?} is not known; {hint}")]
     ModelNotFound {
@@ -436,6 +453,14 @@ fn show_keys(keys: &[(String, u64)]) -> String {
     shown.join(", ")
 }
 
+fn file_suffix(file: &str) -> String {
+    if file.is_empty() {
+        String::new()
+    } else {
+        format!(", {file:?}")
+    }
+}
+
 fn detail_suffix(detail: &str) -> String {
     if detail.is_empty() {
         String::new()
@@ -484,6 +509,7 @@ impl Error {
             ResourceLimitExceeded => Limit, false;
             StoreNotSupported => Unavailable, false;
             ModelFailed => Unavailable, true;
+            ModelInvalid => Invalid, false;
             ModelNotFound => NotFound, false;
             Cancelled => Unavailable, true;
             TaskFailed => Unavailable, true;

@@ -44,3 +44,39 @@ pub const COLUMNS: usize = 4_096;
 pub const TEXT_BYTES: usize = 16 * 1024 * 1024;
 /// Bytes of one key.
 pub const KEY_BYTES: usize = 64 * 1024;
+/// Bytes of all files of one model.
+pub const MODEL_BYTES: u64 = 4 * 1024 * 1024 * 1024;
+/// Tokens of one input of a transformer.
+pub const MODEL_TOKENS: usize = 32 * 1024;
+/// Models that a process keeps open.
+pub const OPEN_MODELS: usize = 8;
+/// Texts of one request to a model's server that does not say how many it takes.
+pub const REMOTE_ROWS: usize = 64;
+/// Texts of one request, whatever the server says it takes.
+pub const REMOTE_ROWS_MOST: usize = 1_024;
+/// Tokens of one request to such a server, estimated as a third of the bytes.
+pub const REMOTE_TOKENS: usize = 100_000;
+/// Components of the vectors that one request asks for, so that an answer has at most 65 MiB.
+pub const REMOTE_COMPONENTS: usize = 2 * 1024 * 1024;
+/// Requests of one opened model in flight.
+pub const REMOTE_REQUESTS: usize = 4;
+/// Attempts of one request.
+pub const REMOTE_ATTEMPTS: u32 = 5;
+/// Texts of one request that a server may refuse before the call fails.
+pub const REMOTE_REFUSALS: usize = 16;
+/// Seconds until a connection to a server stands.
+pub const REMOTE_CONNECT_SECONDS: u64 = 10;
+/// Seconds of one request.
+pub const REMOTE_REQUEST_SECONDS: u64 = 60;
+/// Seconds of one call that embeds stored rows, with its retries.
+pub const REMOTE_DOCUMENT_SECONDS: u64 = 600;
+/// Seconds of one call that embeds the text of a search, or that opens a model, with its retries.
+pub const REMOTE_QUERY_SECONDS: u64 = 60;
+/// Bytes of a server's own words in an error message.
+pub const REMOTE_ERROR_BYTES: usize = 512;
+/// Bytes of a name by which a server calls its model.
+pub const REMOTE_NAME_BYTES: usize = 512;
+/// Texts of searches whose vectors an opened model behind a server remembers.
+pub const QUERY_CACHE_ENTRIES: usize = 1_024;
+/// Bytes of those texts and vectors.
+pub const QUERY_CACHE_BYTES: usize = 16 * 1024 * 1024;

@@ -48,6 +48,7 @@ pub(crate) async fn open(
     // Whoever starts the program may read these files and URLs anyway.
     let policy = ModelPolicy {
         allow_paths_and_urls: true,
+        ..ModelPolicy::default()
     };
     let options = Options::new(store)
         .with_progress(progress)

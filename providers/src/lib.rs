@@ -43,7 +43,7 @@ pub use function::{
 };
 pub use hooks::{TableWrite, WriteHooks};
 pub use masked_source::MaskedSource;
-pub use metadata::Metadata;
+pub use metadata::{Metadata, wait};
 pub use pin::{PinRule, StatementPin, pin_plan, seal_plan};
 pub use relation::StratagraphRelations;
 pub use settings::{AnnMode, Settings};

@@ -192,7 +192,8 @@ impl Metadata {
             what: "embedding table",
             name: name.to_string(),
         };
-        wait(name.as_str(), self.table(name))??.ok_or_else(missing)
+        let call = "Stratagraph::refresh_metadata()";
+        wait(name.as_str(), call, self.table(name))??.ok_or_else(missing)
     }
 
     /// The schema that SQL sees of a table, without a wait where it is known.
@@ -244,14 +245,18 @@ impl Metadata {
     }
 }
 
-/// Waits where a blocked thread cannot stop the runtime.
-fn wait<F: Future>(name: &str, future: F) -> Result<F::Output> {
+/// For planning hooks, which cannot await: waits where a blocked thread cannot stop the runtime.
+///
+/// # Errors
+/// Anywhere else `MetadataNotLoaded`, which says that `call` loads what is known as `name`.
+pub fn wait<F: Future>(name: &str, call: &'static str, future: F) -> Result<F::Output> {
     match Handle::try_current() {
         Ok(handle) if handle.runtime_flavor() == RuntimeFlavor::MultiThread => {
             Ok(tokio::task::block_in_place(|| handle.block_on(future)))
         }
         _ => Err(Error::MetadataNotLoaded {
             name: name.to_owned(),
+            call,
         }),
     }
 }

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::error::Result;
+use stratagraph::embed::{default_model, parse_spec};
 
-use crate::error::bad_argument;
+use crate::error::{bad_argument, to_datafusion};
 
 /// How a plain `ORDER BY distance LIMIT k` is answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -27,6 +28,8 @@ pub struct Settings {
     pub max_staleness: Duration,
     /// How distance ordering is answered.
     pub ann: AnnMode,
+    /// The model of calls that name none.
+    pub default_model: String,
     /// Whether scans report statistics. Off makes a scan count and compare rows itself.
     pub statistics: bool,
 }
@@ -37,6 +40,7 @@ impl Default for Settings {
             allow_writes: true,
             max_staleness: Duration::ZERO,
             ann: AnnMode::Exact,
+            default_model: default_model().to_owned(),
             statistics: true,
         }
     }
@@ -113,6 +117,10 @@ impl ExtensionOptions for Settings {
         match short {
             "allow_writes" => self.allow_writes = flag(&name, value)?,
             "statistics" => self.statistics = flag(&name, value)?,
+            "default_model" => {
+                // A spec with a secret does not parse, so none can be shown again.
+                self.default_model = parse_spec(value).map_err(to_datafusion)?.to_string();
+            }
             "max_staleness" => self.max_staleness = span(&name, value)?,
             "ann" => {
                 self.ann = match value.trim().to_ascii_lowercase().as_str() {
@@ -166,6 +174,11 @@ impl ExtensionOptions for Settings {
                 "exact: distance ordering reads every row; auto: indexes may answer it",
             ),
             entry(
+                "default_model",
+                self.default_model.clone(),
+                "The embedding model of calls that name none",
+            ),
+            entry(
                 "statistics",
                 self.statistics.to_string(),
                 "Whether scans report row counts and bounds to the optimizer",
@@ -187,12 +200,16 @@ mod tests {
         settings.set("stratagraph.allow_writes", "OFF").unwrap();
         assert!(!settings.allow_writes);
         settings.set("ann", "auto").unwrap();
+        settings.set("default_model", " HASH:0016 ").unwrap();
+        assert_eq!(settings.default_model, "hash:16");
         for (key, value) in [
             ("max_staleness", "-1"),
             ("max_staleness", "99999999999999999999"),
             ("max_staleness", ""),
             ("allow_writes", "maybe"),
             ("ann", "fast"),
+            ("default_model", "openai:m@https://user:s3cr3t@h/v1"),
+            ("default_model", "hash:x"),
             ("nothing", "1"),
         ] {
             let error = settings.set(key, value).unwrap_err();
@@ -201,6 +218,7 @@ mod tests {
                 Some("InvalidArgument"),
                 "{key}={value}"
             );
+            assert!(!error.to_string().contains("s3cr3t"));
         }
         assert_eq!(settings.ann, AnnMode::Auto);
     }

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use datafusion::error::DataFusionError;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use sqllogictest::{AsyncDB, DBOutput};
+use stratagraph::embed::ModelPolicy;
 use stratagraph_udfs::Options;
 
 use crate::codes::Codes;
@@ -17,33 +18,57 @@ use crate::render::{self, Letter};
 /// What a suite writes for its directory, and what results show instead of it.
 pub const TEST_DIR: &str = "$__TEST_DIR__";
 
+/// What a suite writes for the address of a server of vectors, and what results show instead of it.
+/// Only a suite that writes it has one.
+pub const SERVER: &str = "$__SERVER__";
+
 /// A statement that takes longer hangs.
 const STATEMENT_TIME: Duration = Duration::from_secs(300);
 
-/// The directory of one run of one suite, with the store and whatever the suite puts beside it.
+/// The directory of one run of one suite, with the store and whatever the suite puts beside it, and
+/// the server of that run.
 #[derive(Debug, Clone)]
 pub struct Place {
     directory: PathBuf,
+    server: Option<String>,
 }
 
 impl Place {
-    /// The place at `directory`.
-    pub fn new(directory: &Path) -> Self {
+    /// The place at `directory`, with a server at the address `server`.
+    pub fn new(directory: &Path, server: Option<String>) -> Self {
         Self {
             directory: directory.to_owned(),
+            server,
         }
     }
 
-    /// `text` with the directory for its name.
+    /// `text` with the directory and the server for their names.
     pub fn fill(&self, text: &str) -> String {
-        text.replace(TEST_DIR, &self.directory.to_string_lossy())
+        let text = text.replace(TEST_DIR, &self.directory.to_string_lossy());
+        match &self.server {
+            Some(server) => text.replace(SERVER, server),
+            None => text,
+        }
     }
 
-    /// `text` with the name for the directory, of which plans leave the first slash out.
+    /// `text` with the names for the server and the directory, of which plans leave the first slash
+    /// out.
     pub fn hide(&self, text: &str) -> String {
         let path = self.directory.to_string_lossy();
         let text = text.replace(path.as_ref(), TEST_DIR);
-        text.replace(path.trim_start_matches('/'), TEST_DIR)
+        let text = text.replace(path.trim_start_matches('/'), TEST_DIR);
+        match &self.server {
+            Some(server) => text.replace(server, SERVER),
+            None => text,
+        }
+    }
+
+    /// Only who has a server may name it.
+    fn policy(&self) -> ModelPolicy {
+        ModelPolicy {
+            allow_paths_and_urls: self.server.is_some(),
+            ..ModelPolicy::default()
+        }
     }
 
     fn store(&self) -> String {
@@ -81,7 +106,8 @@ impl Connection {
         codes: Arc<Codes>,
     ) -> Result<Self, Failure> {
         let ctx = SessionContext::new_with_config(config);
-        stratagraph_udfs::install(&ctx, Options::new(place.store()))
+        let options = Options::new(place.store()).with_model_policy(place.policy());
+        stratagraph_udfs::install(&ctx, options)
             .await
             .map_err(|error| Failure(error.to_string()))?;
         Ok(Self { ctx, place, codes })

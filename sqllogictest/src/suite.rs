@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::codes::Codes;
 use crate::config::Config;
-use crate::connection::{Connection, Place};
+use crate::connection::{Connection, Place, SERVER};
 use crate::render::Letter;
 
 /// Every `*.slt` below `directory`, in order of name.
@@ -37,13 +37,25 @@ pub fn find(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     Ok(suites)
 }
 
-/// Runs the suite at `path` in a new directory, or writes its expected results anew.
+/// Whether the suite with this text needs a server.
+pub fn names_server(text: &str) -> bool {
+    text.contains(SERVER)
+}
+
+/// Runs the suite at `path` in a new directory, or writes its expected results anew. `server` is the
+/// address of a server that is this run's own.
 ///
 /// # Errors
 /// The first record that did not do what it should.
-pub fn run(path: &Path, config: &Config, codes: Arc<Codes>, update: bool) -> Result<(), Failed> {
+pub fn run(
+    path: &Path,
+    config: &Config,
+    codes: Arc<Codes>,
+    server: Option<String>,
+    update: bool,
+) -> Result<(), Failed> {
     let directory = TempDir::new()?;
-    let place = Place::new(directory.path());
+    let place = Place::new(directory.path(), server);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -145,7 +157,7 @@ async fn rewrite<M: MakeConnection<Conn = Connection>>(
     Ok(())
 }
 
-/// Puts the directory in. The runner's own variable of this name is another directory, and works
+/// Puts the directory and the server in. The runner's own variable of this name is another directory, and works
 /// only while its substitution is on, which `$` in texts of other languages forbids.
 fn fill(mut record: Record<Letter>, place: &Place) -> Record<Letter> {
     let text = match &mut record {

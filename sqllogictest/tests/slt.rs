@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Conclusion, Failed, Trial};
+use stratagraph::embed::testing::server::FaultServer;
 use stratagraph_sqllogictest::codes::Codes;
 use stratagraph_sqllogictest::config::{CONFIGS, Config, configs_of};
 use stratagraph_sqllogictest::suite;
@@ -60,8 +61,9 @@ fn trials(codes: &Arc<Codes>, update: bool, filter: &str) -> Result<Vec<Trial>, 
         if update {
             configs = vec![writer(&configs, filter)];
         }
+        let with_server = suite::names_server(&text);
         for config in configs {
-            trials.push(trial(&name, &path, config, codes, update));
+            trials.push(trial(&name, &path, config, codes, with_server, update));
         }
     }
     if trials.is_empty() {
@@ -75,13 +77,22 @@ fn trial(
     path: &Path,
     config: &'static Config,
     codes: &Arc<Codes>,
+    with_server: bool,
     update: bool,
 ) -> Trial {
     let codes = Arc::clone(codes);
     let path = path.to_owned();
     Trial::test(format!("{name} [{}]", config.name), move || {
-        suite::run(&path, config, codes, update)
+        let server = with_server.then(start).transpose()?;
+        let address = server.as_ref().map(FaultServer::url);
+        suite::run(&path, config, codes, address, update)
     })
+}
+
+/// A server of vectors on this machine, which lives on a thread of its own.
+fn start() -> std::io::Result<FaultServer> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    Ok(runtime.block_on(FaultServer::start()))
 }
 
 fn codes_trial(codes: Arc<Codes>) -> Trial {

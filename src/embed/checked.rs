@@ -5,6 +5,7 @@ use std::ops::Range;
 use arrow::array::Array;
 
 use super::embedded::components;
+use super::redact::redact;
 use super::{BatchLimits, Embedded, EmbeddedBuilder, Embedder, Role, vector_type};
 use crate::{Error, Result};
 
@@ -83,7 +84,7 @@ pub fn batches(texts: &[Option<&str>], limits: BatchLimits) -> impl Iterator<Ite
 /// A breach is [`Error::ModelFailed`]: a misaligned or meaningless vector must never be stored.
 pub fn validate(model: &dyn Embedder, rows: usize, answer: &Embedded) -> Result<()> {
     let breach = |reason: String| Error::ModelFailed {
-        model: model.spec().to_owned(),
+        model: redact(model.spec()),
         reason,
     };
     let vectors = &answer.vectors;

@@ -83,6 +83,34 @@ impl ModelDefinition {
     }
 }
 
+/// The members by which two recorded definitions differ, as `parameters.files.config.json`, in order
+/// and at most eight: what a [`crate::Error::DefinitionDrift`] names.
+pub fn differences(recorded: &str, current: &str) -> Vec<String> {
+    const SHOWN: usize = 8;
+    let parse = |text: &str| serde_json::from_str(text).unwrap_or(Value::Null);
+    let mut out = Vec::new();
+    compare("", &parse(recorded), &parse(current), &mut out);
+    out.truncate(SHOWN);
+    out
+}
+
+fn compare(path: &str, recorded: &Value, current: &Value, out: &mut Vec<String>) {
+    if recorded == current {
+        return;
+    }
+    let (Value::Object(a), Value::Object(b)) = (recorded, current) else {
+        out.push(path.to_owned());
+        return;
+    };
+    let names: std::collections::BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+    for name in names {
+        let dot = if path.is_empty() { "" } else { "." };
+        let path = format!("{path}{dot}{name}");
+        let member = |object: &Map<String, Value>| object.get(name).cloned().unwrap_or(Value::Null);
+        compare(&path, &member(a), &member(b), out);
+    }
+}
+
 fn has_fraction(value: &Value) -> bool {
     match value {
         Value::Number(number) => number.is_f64(),
@@ -123,6 +151,14 @@ mod tests {
             hash_of(json!({"a": 1, "b": {"c": 2, "d": 3}})),
             hash_of(json!({"b": {"d": 3, "c": 2}, "a": 1}))
         );
+    }
+
+    #[test]
+    fn differences_are_named_by_their_path() {
+        let recorded = r#"{"a":1,"b":{"c":2,"d":{"e":3}},"f":1}"#;
+        let current = r#"{"a":1,"b":{"c":9,"d":{"e":4}},"g":1}"#;
+        assert_eq!(differences(recorded, current), ["b.c", "b.d.e", "f", "g"]);
+        assert!(differences(recorded, recorded).is_empty());
     }
 
     #[test]

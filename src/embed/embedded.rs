@@ -6,6 +6,7 @@ use arrow::array::{Array, FixedSizeListArray, Float32Array};
 use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field, FieldRef};
 
+use super::redact::redact;
 use crate::{Error, Result, limits};
 
 /// Why a row got no vector. The text of [`as_str`](Self::as_str) is stored and shown, and stable.
@@ -75,6 +76,8 @@ pub struct Embedded {
     pub vectors: FixedSizeListArray,
     /// The refused rows in ascending order: exactly the null slots.
     pub errors: Vec<(usize, RejectReason)>,
+    /// Rows of which the model read only the beginning, as its definition says.
+    pub truncated: u64,
 }
 
 /// The type of vectors of `dimensions` components: a fixed-size list of non-null Float32 `item`s.
@@ -127,6 +130,7 @@ pub struct EmbeddedBuilder {
     values: Vec<f32>,
     valid: Vec<bool>,
     errors: Vec<(usize, RejectReason)>,
+    truncated: u64,
 }
 
 impl EmbeddedBuilder {
@@ -134,11 +138,12 @@ impl EmbeddedBuilder {
     pub fn new(model: &str, dimensions: usize, rows: usize) -> Result<Self> {
         check_dimensions(dimensions)?;
         Ok(Self {
-            model: model.to_owned(),
+            model: redact(model),
             dimensions,
             values: Vec::with_capacity(rows.saturating_mul(dimensions)),
             valid: Vec::with_capacity(rows),
             errors: Vec::new(),
+            truncated: 0,
         })
     }
 
@@ -160,6 +165,11 @@ impl EmbeddedBuilder {
         Ok(())
     }
 
+    /// Counts rows of which the model read only the beginning.
+    pub fn truncated(&mut self, rows: u64) {
+        self.truncated += rows;
+    }
+
     /// Adds a refused row.
     pub fn reject(&mut self, reason: RejectReason) {
         self.errors.push((self.valid.len(), reason));
@@ -169,7 +179,7 @@ impl EmbeddedBuilder {
     }
 
     /// Adds every row of `other`, which has passed [`super::validate`] for the same model.
-    pub(super) fn append(&mut self, other: &Embedded) -> Result<()> {
+    pub fn append(&mut self, other: &Embedded) -> Result<()> {
         let start = self.valid.len();
         let slots = other.vectors.len();
         self.values.extend_from_slice(components(&other.vectors)?);
@@ -177,6 +187,7 @@ impl EmbeddedBuilder {
             .extend((0..slots).map(|row| other.vectors.is_valid(row)));
         let moved = other.errors.iter().map(|(row, why)| (start + row, *why));
         self.errors.extend(moved);
+        self.truncated += other.truncated;
         Ok(())
     }
 
@@ -188,6 +199,7 @@ impl EmbeddedBuilder {
         Ok(Embedded {
             vectors: FixedSizeListArray::try_new(item_field(), size, Arc::new(values), nulls)?,
             errors: self.errors,
+            truncated: self.truncated,
         })
     }
 }

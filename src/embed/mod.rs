@@ -13,14 +13,23 @@ mod checked;
 mod content_hash;
 mod definition;
 mod embedded;
+mod files;
 mod hash;
-mod model;
+mod open;
+mod policy;
 mod redact;
 mod registry;
+#[cfg(feature = "http")]
+mod remote;
 mod render;
+mod spec;
+mod table;
 #[cfg(any(test, feature = "sim"))]
 pub mod testing;
 mod text;
+mod tokenize;
+#[cfg(feature = "candle")]
+mod transformer;
 
 use async_trait::async_trait;
 
@@ -28,13 +37,17 @@ use crate::Result;
 
 pub use checked::{batches, embed_checked, embed_checked_sync, validate};
 pub use content_hash::{CONTENT_HASH_BYTES, content_hash};
-pub use definition::ModelDefinition;
+pub use definition::{ModelDefinition, differences};
 pub use embedded::{Embedded, EmbeddedBuilder, RejectReason, vector_type};
 pub use hash::{HASH_ALGORITHM, HashEmbedder};
-pub use model::{ModelPolicy, ModelSpec, StaticSource, default_model, parse_spec, resolve};
-pub use registry::ModelRegistry;
+pub use policy::{ModelPolicy, default_model};
+pub use redact::redact;
+pub use registry::{Handshake, ModelRegistry};
 pub use render::render;
+pub use spec::{ModelSpec, StaticSource, parse_spec};
 pub use text::{TEXT_RULE, assemble};
+#[cfg(feature = "candle")]
+pub use transformer::Transformer;
 
 /// What a text is to the model. Some models embed a question differently from what it searches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

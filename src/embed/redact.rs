@@ -26,7 +26,7 @@ pub(super) fn names_location(text: &str) -> bool {
 
 /// What an error message shows of a spec: a path or a name whole, of anything with a server only its
 /// scheme, and nothing behind `?`, `#`, `=` or `@`.
-pub(super) fn redact(text: &str) -> String {
+pub fn redact(text: &str) -> String {
     let (scheme, rest) = text.split_once(':').unwrap_or(("", text));
     let short = |part: &str| {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '+' | '.' | ' ');

@@ -1,4 +1,7 @@
-//! Models for tests: one that counts, one that fails on purpose.
+//! Models for tests: one that counts, one that fails on purpose, and a server that does both.
+
+#[cfg(feature = "http")]
+pub mod server;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

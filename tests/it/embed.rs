@@ -7,8 +7,15 @@
 
 mod checked;
 mod hash;
+#[cfg(feature = "http")]
+mod remote;
 mod rows;
+#[cfg(feature = "minilm")]
+mod semantics;
 mod spec;
+mod table;
+#[cfg(feature = "candle")]
+mod transformer;
 
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::Float32Type;

@@ -9,7 +9,7 @@ use stratagraph::catalog::resolve::{self, TableSnapshot};
 use stratagraph::catalog::slot::{CommitKind, DatasetKind};
 use stratagraph::catalog::{Catalog, SnapshotPin};
 use stratagraph::embed::{
-    Embedder, ModelPolicy, ModelRegistry, ModelSpec, default_model, parse_spec,
+    Embedder, Handshake, ModelPolicy, ModelRegistry, ModelSpec, differences, parse_spec,
 };
 use stratagraph::ident::Name;
 use stratagraph::publish::definition::{Definition, ModelRef};
@@ -61,11 +61,16 @@ impl Engine {
         Ok(())
     }
 
-    /// The model of a text, and the text under which a table remembers it: the name of a registered
-    /// model, else the canonical spec.
-    pub(crate) fn model(&self, text: Option<&str>) -> Result<(String, Arc<dyn Embedder>)> {
-        let text = text.unwrap_or_else(|| default_model());
-        let model = self.models.resolve(text, &self.policy)?;
+    /// The model of a text, and the text under which a table remembers it: the name of a model, else
+    /// the canonical spec.
+    pub(crate) async fn model(
+        &self,
+        text: &str,
+        handshake: Handshake,
+    ) -> Result<(String, Arc<dyn Embedder>)> {
+        let env = self.catalog().env();
+        let model = self.models.resolve(text, &self.policy, env, handshake);
+        let model = model.await?;
         let recorded = match parse_spec(text) {
             Ok(ModelSpec::Name(name)) => name,
             _ => model.spec().to_owned(),
@@ -75,24 +80,41 @@ impl Engine {
 
     /// The model that a table was made with, which must be the one that this environment has under
     /// its name.
-    pub(crate) fn model_of(
+    ///
+    /// # Errors
+    /// `DefinitionDrift` names what differs. A model whose files can no longer be used has drifted
+    /// too: the table was made when they could.
+    pub(crate) async fn model_of(
         &self,
         table: &Name,
         definition: &Definition,
+        handshake: Handshake,
     ) -> Result<Arc<dyn Embedder>> {
-        let (_, model) = self.model(Some(&definition.model.spec))?;
+        let drift = |current: String, reason: String| Error::DefinitionDrift {
+            table: table.to_string(),
+            recorded: definition.hash().to_string(),
+            current,
+            reason,
+        };
+        let model = match self.model(&definition.model.spec, handshake).await {
+            Ok((_, model)) => model,
+            Err(error @ Error::ModelInvalid { .. }) => {
+                return Err(drift("none".to_owned(), error.to_string()));
+            }
+            Err(error) => return Err(error),
+        };
         let current = Definition {
             model: model_ref(&definition.model.spec, model.as_ref()),
             dimensions: model.dimensions() as u64,
             ..definition.clone()
         };
-        let (recorded, current) = (definition.hash(), current.hash());
-        if recorded != current {
-            return Err(Error::DefinitionDrift {
-                table: table.to_string(),
-                recorded: recorded.to_string(),
-                current: current.to_string(),
-            });
+        if definition.hash() != current.hash() {
+            let mut differ = differences(&definition.model.definition, &current.model.definition);
+            if differ.is_empty() {
+                differ.push("dimensions".to_owned());
+            }
+            let reason = format!("the models differ in {}", differ.join(", "));
+            return Err(drift(current.hash().to_string(), reason));
         }
         Ok(model)
     }

@@ -6,7 +6,7 @@ use arrow::record_batch::RecordBatch;
 use datafusion::prelude::SessionContext;
 use stratagraph::Result;
 use stratagraph::catalog::Catalog;
-use stratagraph::embed::ModelRegistry;
+use stratagraph::embed::{Embedder, Handshake, ModelRegistry};
 use stratagraph::ident::{Name, TxnId, VersionedName};
 use stratagraph::publish::Deletes;
 use stratagraph_providers::Metadata;
@@ -77,6 +77,23 @@ impl Stratagraph {
     /// The models that SQL can name; register more at any time.
     pub fn models(&self) -> &ModelRegistry {
         &self.engine.models
+    }
+
+    /// Offers a model to SQL as `name`, which is what tables made with it remember.
+    ///
+    /// # Errors
+    /// `AlreadyExists` for a name that is taken, `InvalidIdentifier`.
+    pub fn register_model(&self, name: &str, model: Arc<dyn Embedder>) -> Result<()> {
+        self.models().register(name, model)
+    }
+
+    /// Opens a model and, if it is behind a server that was not asked yet, asks who it is. Planning
+    /// on a current-thread runtime cannot do that itself.
+    ///
+    /// # Errors
+    /// Those of the model: `ModelNotFound`, `ModelInvalid`, `ModelFailed`, `SourceNotAllowed`.
+    pub async fn open_model(&self, model: &str) -> Result<()> {
+        self.engine.model(model, Handshake::Known).await.map(drop)
     }
 
     /// The store's root, without secrets.
@@ -201,8 +218,8 @@ impl Stratagraph {
     }
 
     /// The default model and the registered ones.
-    pub fn embedding_models(&self) -> Result<Vec<ModelRow>> {
-        verbs::embedding_models(&self.run())
+    pub async fn embedding_models(&self) -> Result<Vec<ModelRow>> {
+        verbs::embedding_models(&self.run()).await
     }
 
     /// Pins a version durably: expiry keeps it, and its table cannot be dropped.

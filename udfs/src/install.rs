@@ -141,7 +141,8 @@ fn register(ctx: &SessionContext, engine: &Arc<Engine>) {
         let plain = PlainFunction::new(Arc::clone(function), Arc::clone(metadata));
         ctx.register_udtf(function.spec().name, Arc::new(plain));
     }
-    for function in scalar::all() {
+    let settings = Settings::of(ctx.state_ref().read().config_options());
+    for function in scalar::all(engine, &settings) {
         ctx.register_udf(function);
     }
     let catalog = StratagraphCatalog::new(Arc::clone(metadata));
@@ -153,6 +154,7 @@ fn register(ctx: &SessionContext, engine: &Arc<Engine>) {
     }
     if first {
         ctx.add_analyzer_rule(Arc::new(PinRule));
+        ctx.add_optimizer_rule(Arc::new(scalar::RemoteCalls));
     }
     tracing::debug!(root = %engine.root, prefix = Settings::PREFIX, "installed");
 }

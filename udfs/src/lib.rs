@@ -7,6 +7,7 @@
 //! source ──scan once──► spool ──► diff with the current version ──► model ──► fragment ──► commit
 //! ```
 
+mod embedding;
 mod engine;
 mod function;
 mod handle;

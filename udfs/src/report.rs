@@ -215,7 +215,6 @@ impl RefreshReport {
             masked_rows: 0,
             outcome: "no_change".to_owned(),
             rejected_rows: 0,
-            // No model of this build cuts a text: one that is too long is refused.
             truncated_rows: 0,
             attempts: u64::from(attempts),
         }
@@ -376,6 +375,10 @@ report! {
         pub dimensions: u64,
         /// Whether it is taken when a call names none.
         pub is_default: bool,
+        /// Whether it computes in this process.
+        pub local: bool,
+        /// SHA-256 of everything that changes its vectors.
+        pub definition_hash: String,
     }
 }
 

@@ -4,16 +4,27 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use stratagraph::embed::testing::CountingEmbedder;
-use stratagraph::embed::{ModelPolicy, ModelRegistry, default_model, parse_spec, resolve};
+use stratagraph::embed::{Embedder, ModelPolicy, ModelRegistry, default_model, parse_spec};
 
 use super::model;
 
 const OPEN: ModelPolicy = ModelPolicy {
     allow_paths_and_urls: true,
+    hub_cache: None,
 };
 const CLOSED: ModelPolicy = ModelPolicy {
     allow_paths_and_urls: false,
+    hub_cache: None,
 };
+
+/// The model of a text that needs no server.
+fn local(
+    registry: &ModelRegistry,
+    text: &str,
+    policy: &ModelPolicy,
+) -> stratagraph::Result<Arc<dyn Embedder>> {
+    registry.resolve_now(text, policy).map(Option::unwrap)
+}
 
 #[test]
 fn specs_have_one_canonical_text() {
@@ -26,8 +37,8 @@ fn specs_have_one_canonical_text() {
         ("static:/data/Table", "static:/data/Table"),
         ("CANDLE: /dir/m ?", "candle:/dir/m"),
         (
-            "candle:/m?prompt=query%3A+&dtype=f16&max_tokens=128",
-            "candle:/m?dtype=f16&max_tokens=128&prompt=query%3A+",
+            "candle:/m?query_prompt=query%3A+&dtype=f16&max_tokens=128",
+            "candle:/m?dtype=f16&max_tokens=128&query_prompt=query%3A+",
         ),
         (
             "OpenAI:nomic:latest@HTTP://Host:80/v1/?dimensions=256",
@@ -118,8 +129,8 @@ fn secrets_are_refused_and_never_repeated() {
         let registry = ModelRegistry::default();
         let errors = [
             parse_spec(text).unwrap_err(),
-            registry.resolve(text, &OPEN).unwrap_err(),
-            registry.resolve(text, &CLOSED).unwrap_err(),
+            local(&registry, text, &OPEN).unwrap_err(),
+            local(&registry, text, &CLOSED).unwrap_err(),
         ];
         for error in errors {
             let shown = format!("{error} {error:?}");
@@ -131,7 +142,7 @@ fn secrets_are_refused_and_never_repeated() {
 #[test]
 fn paths_and_urls_need_the_hosts_leave() {
     let registry = ModelRegistry::default();
-    assert_eq!(ModelPolicy::default(), CLOSED);
+    assert!(!ModelPolicy::default().allow_paths_and_urls);
     for text in [
         "candle:/dir",
         "CaNdLe:/dir",
@@ -159,22 +170,16 @@ fn paths_and_urls_need_the_hosts_leave() {
         "hash:file:/etc",
         "openai:m@ht\ntp://h",
     ] {
-        let error = registry.resolve(text, &CLOSED).unwrap_err();
+        let error = local(&registry, text, &CLOSED).unwrap_err();
         assert_eq!(error.code(), "SourceNotAllowed", "{text}");
-        if let Ok(spec) = parse_spec(text) {
-            let error = resolve(&spec, &CLOSED).unwrap_err();
-            assert_eq!(error.code(), "SourceNotAllowed", "{text}");
-        }
     }
-    for text in [
-        "candle:/dir",
-        "static:/dir",
-        "openai:m@http://h/v1",
-        "tei:http://h",
-        "static:minilm-l6-128",
-    ] {
-        let error = registry.resolve(text, &OPEN).unwrap_err();
-        assert_eq!(error.code(), "NotYetSupported", "{text}");
+    for text in ["candle:/no/such/dir", "static:/no/such/dir"] {
+        let error = local(&registry, text, &OPEN).unwrap_err();
+        assert_eq!(error.code(), "ModelInvalid", "{text}");
+    }
+    for text in ["openai:m@http://h/v1", "tei:http://h"] {
+        // Nobody has asked these servers who they are.
+        assert!(registry.resolve_now(text, &OPEN).unwrap().is_none());
     }
     for text in [
         "file:/etc/passwd",
@@ -182,7 +187,7 @@ fn paths_and_urls_need_the_hosts_leave() {
         "/etc/passwd",
         "static:other",
     ] {
-        let error = registry.resolve(text, &OPEN).unwrap_err();
+        let error = local(&registry, text, &OPEN).unwrap_err();
         assert_eq!(error.code(), "ModelNotFound", "{text}");
     }
 }
@@ -190,15 +195,10 @@ fn paths_and_urls_need_the_hosts_leave() {
 #[test]
 fn what_names_no_place_needs_no_leave() {
     let registry = ModelRegistry::default();
-    let default = registry.resolve(default_model(), &CLOSED).unwrap();
-    assert_eq!((default.spec(), default.dimensions()), ("hash:384", 384));
-    let spec = parse_spec("static:minilm-l6-128").unwrap();
-    assert_eq!(
-        resolve(&spec, &CLOSED).unwrap_err().code(),
-        "NotYetSupported"
-    );
+    let default = local(&registry, default_model(), &CLOSED).unwrap();
+    assert_eq!(default.spec(), default_model());
     for unknown in ["hash", "other", "org/other", "onnx:m"] {
-        let error = registry.resolve(unknown, &CLOSED).unwrap_err();
+        let error = local(&registry, unknown, &CLOSED).unwrap_err();
         assert_eq!(error.code(), "ModelNotFound");
         assert!(error.to_string().contains("hash:384"));
     }
@@ -213,7 +213,7 @@ fn a_registered_name_comes_first() {
         .register("acme/m", counting.clone())
         .unwrap();
     assert_eq!(
-        registry.resolve("acme/m", &CLOSED).unwrap().spec(),
+        local(&registry, "acme/m", &CLOSED).unwrap().spec(),
         "acme/m"
     );
     let taken = registry.register("acme/m", counting.clone()).unwrap_err();
@@ -243,8 +243,8 @@ proptest! {
         ],
     ) {
         let registry = ModelRegistry::default();
-        let _ = registry.resolve(&text, &OPEN);
-        let closed = registry.resolve(&text, &CLOSED);
+        let _ = registry.resolve_now(&text, &OPEN);
+        let closed = registry.resolve_now(&text, &CLOSED);
         if let Ok(spec) = parse_spec(&text) {
             let canonical = spec.to_string();
             prop_assert_eq!(parse_spec(&canonical).unwrap(), spec);

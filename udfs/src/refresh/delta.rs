@@ -41,6 +41,8 @@ pub(crate) struct Tally {
     pub(crate) inferred: u64,
     /// Rows of the delta that got no vector.
     pub(crate) dropped: u64,
+    /// Rows of which the model read only the beginning, by all attempts.
+    pub(crate) truncated: u64,
 }
 
 /// Refreshes one table from its source.
@@ -323,6 +325,7 @@ impl DeltaSource for RefreshSource {
         );
         self.keep(&inferred)?;
         self.tally.inferred += inferred.inferred;
+        self.tally.truncated += inferred.truncated;
         self.tally.dropped = inferred.refusals.len() as u64;
         let keys = Keys::collect(&self.run, &changes, self.deletes).await?;
         self.keys_memory = keys.memory;

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, FixedSizeBinaryArray, RecordBatch, StringArray};
+use arrow::array::{
+    Array, ArrayRef, AsArray, FixedSizeBinaryArray, RecordBatch, StringArray, UInt64Array,
+};
+use arrow::compute::take;
 use arrow::datatypes::Int8Type;
-use datafusion::common::runtime::SpawnedTask;
 use datafusion::execution::memory_pool::MemoryReservation;
 use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
-use stratagraph::embed::{
-    Embedded, EmbeddedBuilder, Embedder, Role, embed_checked, embed_checked_sync,
-};
+use stratagraph::embed::{Embedded, EmbeddedBuilder, Embedder, Role};
 use stratagraph::env::Env;
 use stratagraph::store::{Stager, Store};
 use stratagraph::table::manifest::SchemaVersion;
@@ -22,6 +22,7 @@ use super::earlier::{EarlierReader, Known};
 use super::included::column;
 use super::scan::pieces;
 use super::sink::{Inferred, Sink};
+use crate::embedding;
 use crate::host::Host;
 
 /// Vector components that one batch of the pipeline holds.
@@ -211,8 +212,7 @@ async fn look_up(batch: &RecordBatch, included: usize, reused: &mut Reused) -> R
     Ok(Chunk { known, ..chunk })
 }
 
-/// Gives the rows that are not known to the model. A local one computes on a thread of its own, so
-/// that the runtime stays free and a caller can go away between batches.
+/// Gives the rows that are not known to the model.
 async fn embed(model: Arc<dyn Embedder>, chunk: Chunk) -> Result<Answer> {
     let Chunk {
         keys,
@@ -232,23 +232,9 @@ async fn embed(model: Arc<dyn Embedder>, chunk: Chunk) -> Result<Answer> {
     let inferred = missing.len() as u64;
     let fresh = if missing.is_empty() {
         EmbeddedBuilder::new(model.spec(), model.dimensions(), 0)?.finish()?
-    } else if model.sync().is_some() {
-        let (model, texts, missing) = (Arc::clone(&model), texts.clone(), missing.clone());
-        let task = SpawnedTask::spawn_blocking(move || {
-            embed_checked_sync(model.as_ref(), Role::Document, &pick(&texts, &missing))
-        });
-        let joined = task.join().await.map_err(|e| Error::TaskFailed {
-            operation: "embedding",
-            source: Box::new(e),
-        })?;
-        joined.unwrap_or_else(|| {
-            Err(Error::ModelFailed {
-                model: String::new(),
-                reason: "its synchronous path went away".to_owned(),
-            })
-        })?
     } else {
-        embed_checked(model.as_ref(), Role::Document, &pick(&texts, &missing)).await?
+        let texts = pick(&texts, &missing)?;
+        embedding::embed(Arc::clone(&model), Role::Document, texts).await?
     };
     let embedded = match known.is_empty() {
         true => fresh,
@@ -264,9 +250,13 @@ async fn embed(model: Arc<dyn Embedder>, chunk: Chunk) -> Result<Answer> {
     })
 }
 
-fn pick<'a>(texts: &'a StringArray, rows: &[usize]) -> Vec<Option<&'a str>> {
-    let text = |row: &usize| texts.is_valid(*row).then(|| texts.value(*row));
-    rows.iter().map(text).collect()
+/// The texts of some rows, which ascend.
+fn pick(texts: &StringArray, rows: &[usize]) -> Result<StringArray> {
+    if rows.len() == texts.len() {
+        return Ok(texts.clone());
+    }
+    let rows = UInt64Array::from_iter_values(rows.iter().map(|row| *row as u64));
+    Ok(take(texts, &rows, None)?.as_string::<i32>().clone())
 }
 
 /// One answer for all rows out of the model's for the missing ones and what was known.
@@ -278,6 +268,7 @@ fn weave(
     known: Vec<(usize, Known)>,
 ) -> Result<Embedded> {
     let mut out = EmbeddedBuilder::new(model.spec(), model.dimensions(), rows)?;
+    out.truncated(fresh.truncated);
     let mut refused = fresh.errors.iter().peekable();
     let mut known = known.into_iter().peekable();
     let mut missing = missing.iter().enumerate();

@@ -41,6 +41,8 @@ pub(crate) struct Inferred {
     pub(crate) unique: bool,
     /// Rows given to the model.
     pub(crate) inferred: u64,
+    /// Rows of which the model read only the beginning.
+    pub(crate) truncated: u64,
     /// Holds the memory of the refusals.
     _memory: MemoryReservation,
 }
@@ -88,6 +90,7 @@ pub(super) struct Sink<'a> {
     group: Group,
     unique: bool,
     inferred: u64,
+    truncated: u64,
 }
 
 impl<'a> Sink<'a> {
@@ -101,11 +104,13 @@ impl<'a> Sink<'a> {
             group: Group::default(),
             unique: true,
             inferred: 0,
+            truncated: 0,
         })
     }
 
     pub(super) async fn take(&mut self, answer: Answer, stage: &mut Stager) -> Result<()> {
         self.inferred += answer.inferred;
+        self.truncated += answer.embedded.truncated;
         self.note(&answer)?;
         if answer.embedded.errors.len() == answer.keys.len() {
             return Ok(());
@@ -204,6 +209,7 @@ impl<'a> Sink<'a> {
             refusals: self.refusals,
             unique: self.unique,
             inferred: self.inferred,
+            truncated: self.truncated,
             _memory: self.memory,
         })
     }

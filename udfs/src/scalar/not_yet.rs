@@ -8,7 +8,7 @@ use datafusion::logical_expr::{
 use stratagraph::Error;
 use stratagraph_providers::to_datafusion;
 
-const NAMES: [&str; 3] = ["embed", "embed_checked", "blob_read"];
+const NAMES: [&str; 1] = ["blob_read"];
 
 pub(super) fn all() -> impl Iterator<Item = ScalarUDF> {
     let scalar = |name| {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use stratagraph::catalog::resolve;
-use stratagraph::embed::Embedder;
+use stratagraph::embed::{Embedder, Handshake};
 use stratagraph::ident::Name;
 use stratagraph::publish::definition::Definition;
 use stratagraph::publish::{self, NewTable, Published, Requester, StagedDelta, create};
@@ -131,7 +131,11 @@ struct Plan {
 }
 
 async fn plan(run: &Run, request: &GenerateEmbeddings) -> Result<Plan> {
-    let (spec, model) = run.engine.model(request.model.as_deref())?;
+    let text = match &request.model {
+        Some(model) => model.clone(),
+        None => run.host.settings().default_model,
+    };
+    let (spec, model) = run.engine.model(&text, Handshake::Fresh).await?;
     check_supported(request, model.as_ref())?;
     let source = Source::find(&run.host, &request.source).await?;
     let name = match &request.name {
@@ -217,7 +221,8 @@ pub(crate) async fn regenerate(
     name: Name,
     definition: &Definition,
 ) -> Result<GenerateReport> {
-    let (spec, model) = run.engine.model(Some(&definition.model.spec))?;
+    let recorded = &definition.model.spec;
+    let (spec, model) = run.engine.model(recorded, Handshake::Fresh).await?;
     let source = Source::recorded(&run.host, name.as_str(), &definition.source).await?;
     let columns = definition.include.iter();
     let included = Included::of_source(columns.filter_map(|c| source.field(c)))?;

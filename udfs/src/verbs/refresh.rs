@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use stratagraph::catalog::resolve::{self, TableSnapshot};
+use stratagraph::embed::Handshake;
 use stratagraph::ident::Name;
 use stratagraph::publish::{Deletes, RefreshRequest, Refreshed, Requester, refresh};
 use stratagraph::{Error, NotRefreshableReason, Result};
@@ -48,7 +49,10 @@ async fn gate(run: &Run, table: &TableSnapshot, deletes: Deletes) -> Result<Refr
             reason: NotRefreshableReason::MissingContentHash,
         });
     };
-    let model = run.engine.model_of(&table.name, &definition)?;
+    let model = run
+        .engine
+        .model_of(&table.name, &definition, Handshake::Fresh)
+        .await?;
     let missing = || Error::corrupt("table manifest", table.name.as_str(), "a schema", "none");
     let schema = table.table.current_schema().ok_or_else(missing)?;
     let included = Included::of_table(schema)?;
@@ -92,6 +96,7 @@ fn report(refreshed: &Refreshed<RefreshSource>) -> RefreshReport {
         deleted: tally.classes.deleted,
         unchanged: tally.classes.unchanged,
         dropped_rows: tally.dropped,
+        truncated_rows: tally.truncated,
         ..RefreshReport::nothing(&refreshed.base, refreshed.attempts)
     };
     match &refreshed.published {

@@ -17,7 +17,7 @@ use datafusion::physical_plan::execute_stream_partitioned;
 use datafusion::prelude::{DataFrame, col, lit};
 use futures::TryStreamExt;
 use stratagraph::catalog::resolve::TableSnapshot;
-use stratagraph::embed::{Role, embed_checked};
+use stratagraph::embed::{Handshake, Role};
 use stratagraph::ident::Name;
 use stratagraph::{Error, Result, limits};
 use stratagraph_providers::{
@@ -28,6 +28,7 @@ use tracing::Instrument;
 
 use super::filter;
 use super::vectors::{row_bytes, table_and_version};
+use crate::embedding;
 use crate::engine::{Engine, Run, has_unique_keys};
 use crate::function::ReportFunction;
 use crate::host::Joins;
@@ -228,8 +229,10 @@ impl Rows<'_> {
             let reason = "the table has no model of its own; give a vector";
             return Err(invalid("query", reason));
         };
-        let model = engine.model_of(&self.table.name, &definition)?;
-        let answer = embed_checked(model.as_ref(), Role::Query, &[Some(text)]).await?;
+        let model = engine.model_of(&self.table.name, &definition, Handshake::Known);
+        let model = model.await?;
+        let texts = StringArray::from(vec![text]);
+        let answer = embedding::embed(model, Role::Query, texts).await?;
         if let Some((_, reason)) = answer.errors.first() {
             return Err(invalid(
                 "query",

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use stratagraph::catalog::manifest::BranchManifest;
 use stratagraph::catalog::resolve::{self, TableSnapshot};
 use stratagraph::catalog::slot::DatasetEntry;
+use stratagraph::embed::Handshake;
 use stratagraph::ident::Name;
 use stratagraph::publish::Deletes;
 use stratagraph::publish::definition::{Anchor, Definition, NeighborDefinition};
@@ -54,7 +55,8 @@ async fn of_source(
     definition: &Definition,
 ) -> Result<StalenessRow> {
     let name = &table.name;
-    let model = match run.engine.model_of(name, definition) {
+    let model = run.engine.model_of(name, definition, Handshake::Fresh);
+    let model = match model.await {
         Ok(model) => model,
         Err(Error::DefinitionDrift {
             recorded, current, ..

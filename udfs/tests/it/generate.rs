@@ -109,7 +109,11 @@ async fn names_and_models_have_defaults() {
         .await;
     assert_eq!(
         row,
-        strings(&["docs__embedding__hash-384", "hash:384", "384"])
+        strings(&[
+            "docs__embedding__static-minilm-l6-128",
+            "static:minilm-l6-128",
+            "128"
+        ])
     );
     let row = world
         .row("SELECT \"table\" FROM Generate_Embeddings(source => 'datafusion.public.docs', key_column => 'id', columns => ['body'], model => 'hash:8')")

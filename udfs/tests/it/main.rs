@@ -8,7 +8,10 @@
 )]
 
 mod defects;
+#[cfg(feature = "candle")]
+mod drift;
 mod duplicates;
+mod embed;
 mod generate;
 mod histories;
 mod install;
@@ -23,6 +26,8 @@ mod remedies;
 mod runs;
 mod search;
 mod secrets;
+#[cfg(feature = "http")]
+mod served;
 mod spec_table;
 mod spill;
 mod sweep;

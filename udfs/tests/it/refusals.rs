@@ -220,7 +220,7 @@ async fn unknown_names_and_switched_off_writes_are_typed() {
             "{call}"
         );
     }
-    assert_eq!(world.code("SELECT embed('a')").await, "NotYetSupported");
+    assert_eq!(world.code("SELECT blob_read('a')").await, "NotYetSupported");
     world.sql("SET stratagraph.allow_writes = false").await;
     for call in ["refresh_embeddings('t')", "drop_embeddings('t')"] {
         assert_eq!(

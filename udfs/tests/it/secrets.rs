@@ -42,8 +42,7 @@ async fn planted_secrets_come_out_nowhere() {
         "SELECT * FROM embedding_tables()",
         "SELECT * FROM commits()",
     ] {
-        let batches = world.try_sql(sql).await;
-        said.push(format!("{batches:?}"));
+        said.push(format!("{:?}", world.sql(sql).await));
     }
     let metas: Vec<_> = store.list(None::<&Path>).try_collect().await.unwrap();
     for meta in metas {

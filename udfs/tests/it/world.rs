@@ -16,7 +16,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use stratagraph::embed::testing::CountingEmbedder;
-use stratagraph::embed::{Embedder, HashEmbedder, ModelRegistry};
+use stratagraph::embed::{Embedder, HashEmbedder, ModelPolicy, ModelRegistry};
 use stratagraph::env::Env;
 use stratagraph_udfs::{Options, Stratagraph, find_error, install};
 
@@ -132,6 +132,11 @@ pub fn counting() -> Arc<CountingEmbedder> {
     Arc::new(CountingEmbedder::new("counting", hash))
 }
 
+fn session() -> SessionContext {
+    let config = SessionConfig::new().with_target_partitions(2);
+    SessionContext::new_with_config(config.with_information_schema(true))
+}
+
 impl World {
     /// On a store of its own.
     pub async fn new() -> Self {
@@ -140,8 +145,7 @@ impl World {
 
     /// On a store that others may share; `seed` makes its ids differ from theirs.
     pub async fn over(store: Arc<InMemory>, seed: u64) -> Self {
-        let config = SessionConfig::new().with_target_partitions(2);
-        let ctx = SessionContext::new_with_config(config);
+        let ctx = session();
         let model = counting();
         Self::with(ctx, store, seed, Arc::clone(&model) as _, model).await
     }
@@ -159,6 +163,33 @@ impl World {
             .with_object_store(store, Path::default(), true)
             .with_env(Env::fixed(seed))
             .with_models(models);
+        Self::installed(ctx, options, model).await
+    }
+
+    /// On a store that others may share; SQL may name models by paths and URLs.
+    pub async fn trusting(store: Arc<InMemory>) -> Self {
+        Self::trusting_in(store, Env::fixed(1)).await
+    }
+
+    /// The same in an environment.
+    pub async fn trusting_in(store: Arc<InMemory>, env: Env) -> Self {
+        let ctx = session();
+        let policy = ModelPolicy {
+            allow_paths_and_urls: true,
+            hub_cache: None,
+        };
+        let options = Options::new("memory:///test")
+            .with_object_store(store, Path::default(), true)
+            .with_env(env)
+            .with_model_policy(policy);
+        Self::installed(ctx, options, counting()).await
+    }
+
+    async fn installed(
+        ctx: SessionContext,
+        options: Options,
+        model: Arc<CountingEmbedder>,
+    ) -> Self {
         let sg = install(&ctx, options).await.unwrap();
         let docs = Arc::new(Docs {
             rows: Mutex::new(vec![docs_batch(&[])]),

@@ -2,47 +2,21 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 
 use url::{Url, form_urlencoded};
 
 use super::embedded::check_dimensions;
 use super::redact::{names_location, redact};
-use super::{Embedder, HashEmbedder};
 use crate::{Error, Result, limits};
 
 /// Bytes of a spec.
 const SPEC_BYTES: usize = 4096;
-const BUILT_IN_TABLES: [&str; 1] = ["minilm-l6-128"];
-const HINT: &str =
-    "use hash:<dimensions> such as hash:384, or the name of a model that this host registered";
-
-/// The model of calls that name none.
-pub fn default_model() -> &'static str {
-    "hash:384"
-}
-
-/// What a host lets SQL text name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ModelPolicy {
-    /// Whether a spec may hold a path or a URL. Off by default: whoever writes SQL could otherwise
-    /// probe the files and the network of the host.
-    pub allow_paths_and_urls: bool,
-}
-
-impl ModelPolicy {
-    /// Refuses a text that holds a path or a URL in any place and any letter case, when those are not
-    /// allowed, with [`Error::SourceNotAllowed`].
-    pub fn check(&self, text: &str) -> Result<()> {
-        if self.allow_paths_and_urls || !names_location(text) {
-            return Ok(());
-        }
-        Err(Error::SourceNotAllowed {
-            what: "embedding model",
-            value: redact(text),
-        })
-    }
-}
+const CANDLE_OPTIONS: [&str; 4] = ["dtype", "max_tokens", "document_prompt", "query_prompt"];
+const OPENAI_OPTIONS: [&str; 4] = ["dimensions", "key_env", "probe", "allow_http"];
+const TEI_OPTIONS: [&str; 3] = ["key_env", "probe", "allow_http"];
+const HINT: &str = "use static:minilm-l6-128, hash:<dimensions> such as hash:384, the name of a model \
+    that this host registered or that its Hugging Face cache holds, or a directory or server as \
+    docs/models.md says";
 
 /// Where a static table comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,14 +38,14 @@ pub enum ModelSpec {
     },
     /// `static:<name>` or `static:<directory>`.
     Static(StaticSource),
-    /// `candle:<directory>[?dtype=..&max_tokens=..&prompt=..]`.
+    /// `candle:<directory>[?dtype=..&max_tokens=..&document_prompt=..&query_prompt=..]`.
     Candle {
         /// A sentence-transformers directory.
         directory: String,
         /// Options by name.
         options: BTreeMap<String, String>,
     },
-    /// `openai:<model>@<url>[?dimensions=..&key_env=..]`.
+    /// `openai:<model>@<url>[?dimensions=..&key_env=..&probe=true&allow_http=true]`.
     OpenAi {
         /// The server's name of the model.
         model: String,
@@ -80,14 +54,14 @@ pub enum ModelSpec {
         /// Options by name.
         options: BTreeMap<String, String>,
     },
-    /// `tei:<url>[?key_env=..]`.
+    /// `tei:<url>[?key_env=..&probe=true&allow_http=true]`.
     Tei {
         /// The base URL.
         base_url: Url,
         /// Options by name.
         options: BTreeMap<String, String>,
     },
-    /// A registered name.
+    /// A registered name, or one of the Hugging Face cache.
     Name(String),
 }
 
@@ -146,36 +120,11 @@ pub fn parse_spec(text: &str) -> Result<ModelSpec> {
         "candle" => parse_candle(rest),
         "openai" => parse_openai(rest),
         "tei" => {
-            let (base_url, options) = parse_url(rest, &["key_env"])?;
+            let (base_url, options) = parse_url(rest, &TEI_OPTIONS)?;
             Ok(ModelSpec::Tei { base_url, options })
         }
         _ => Err(not_found(text)),
     }
-}
-
-/// Builds the model of a spec.
-///
-/// A path or URL that `policy` does not allow is [`Error::SourceNotAllowed`], before anything else is
-/// looked at. Registered names are known to [`super::ModelRegistry`] alone; here they are
-/// [`Error::ModelNotFound`].
-pub fn resolve(spec: &ModelSpec, policy: &ModelPolicy) -> Result<Arc<dyn Embedder>> {
-    policy.check(&spec.to_string())?;
-    let scheme = match spec {
-        ModelSpec::Hash { dimensions } => return Ok(Arc::new(HashEmbedder::new(*dimensions)?)),
-        ModelSpec::Name(_) => return Err(not_found(&spec.to_string())),
-        ModelSpec::Static(StaticSource::BuiltIn(name))
-            if !BUILT_IN_TABLES.contains(&name.as_str()) =>
-        {
-            return Err(not_found(&spec.to_string()));
-        }
-        ModelSpec::Static(_) => "static",
-        ModelSpec::Candle { .. } => "candle",
-        ModelSpec::OpenAi { .. } => "openai",
-        ModelSpec::Tei { .. } => "tei",
-    };
-    Err(Error::NotYetSupported {
-        feature: format!("embedding model scheme {scheme:?}"),
-    })
 }
 
 /// Whether a host may register a model under `name`.
@@ -185,7 +134,7 @@ pub(super) fn is_model_name(name: &str) -> bool {
     name.len() <= limits::NAME_BYTES && name.split('/').all(part)
 }
 
-fn invalid(reason: impl Into<String>) -> Error {
+pub(super) fn invalid(reason: impl Into<String>) -> Error {
     Error::InvalidArgument {
         function: "embedding".to_owned(),
         argument: "model".to_owned(),
@@ -193,7 +142,7 @@ fn invalid(reason: impl Into<String>) -> Error {
     }
 }
 
-fn not_found(text: &str) -> Error {
+pub(super) fn not_found(text: &str) -> Error {
     Error::ModelNotFound {
         model: redact(text),
         hint: HINT,
@@ -260,7 +209,7 @@ fn parse_candle(rest: &str) -> Result<ModelSpec> {
     }
     Ok(ModelSpec::Candle {
         directory: directory.to_owned(),
-        options: parse_options(query, &["dtype", "max_tokens", "prompt"])?,
+        options: parse_options(query, &CANDLE_OPTIONS)?,
     })
 }
 
@@ -272,7 +221,7 @@ fn parse_openai(rest: &str) -> Result<ModelSpec> {
     let Some(at) = at else {
         return Err(invalid("openai:<model>@<http or https URL> is expected"));
     };
-    let (base_url, options) = parse_url(&rest[at + 1..], &["dimensions", "key_env"])?;
+    let (base_url, options) = parse_url(&rest[at + 1..], &OPENAI_OPTIONS)?;
     Ok(ModelSpec::OpenAi {
         model: rest[..at].to_owned(),
         base_url,
@@ -315,6 +264,7 @@ fn parse_options(query: &str, known: &[&str]) -> Result<BTreeMap<String, String>
             "dimensions" => (1..=limits::DIMENSIONS).contains(&number()),
             "max_tokens" => number() > 0,
             "key_env" => is_variable(&value),
+            "probe" | "allow_http" => matches!(value.as_ref(), "true" | "false"),
             _ => true,
         };
         if !good {

@@ -1,0 +1,145 @@
+//! A model of files through the verbs: what it computes, and that a changed file is noticed before
+//! anything happens.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use futures::TryStreamExt;
+use object_store::ObjectStore;
+use object_store::memory::InMemory;
+
+use crate::world::{World, doc, docs};
+
+/// Every file of the tiny model of the engine's tests.
+const FILES: [&str; 11] = [
+    "config.json",
+    "config_sentence_transformers.json",
+    "model.safetensors",
+    "modules.json",
+    "sentence_bert_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "1_Pooling/config.json",
+    "2_Dense/config.json",
+    "2_Dense/model.safetensors",
+    "3_Normalize/config.json",
+];
+
+fn tiny() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/it/golden/tiny-bert")
+}
+
+fn copy() -> tempfile::TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    for name in FILES {
+        let to = directory.path().join(name);
+        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
+        std::fs::copy(tiny().join(name), to).unwrap();
+    }
+    directory
+}
+
+async fn objects(store: &InMemory) -> Vec<String> {
+    let metas: Vec<_> = store.list(None).try_collect().await.unwrap();
+    metas.into_iter().map(|m| m.location.to_string()).collect()
+}
+
+/// Changes one byte in place and sets the file's times back.
+fn flip(path: &Path, at: usize) {
+    let times = std::fs::metadata(path).unwrap().modified().unwrap();
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(path, &bytes).unwrap();
+    let file = std::fs::File::options().write(true).open(path).unwrap();
+    file.set_modified(times).unwrap();
+}
+
+#[tokio::test]
+async fn one_changed_byte_of_any_file_stops_every_verb_before_it_begins() {
+    let store = Arc::new(InMemory::new());
+    let world = World::trusting(Arc::clone(&store)).await;
+    world.docs.set(&docs(20));
+    let directory = copy();
+    let spec = format!("candle:{}", directory.path().display());
+    let generate = format!(
+        "SELECT rows, dimensions FROM generate_embeddings(docs, '{spec}', 'title', 'id', name => 't')"
+    );
+    assert_eq!(world.row(&generate).await, ["20", "24"]);
+    let mut edited = docs(20);
+    edited[3] = doc("k0003", "another title", "body");
+    world.docs.set(&edited);
+    let before = objects(&store).await;
+    for name in FILES {
+        let path = directory.path().join(name);
+        let length = std::fs::metadata(&path).unwrap().len() as usize;
+        // The last byte of a file of weights is a number; of a text it is a brace.
+        for at in [length / 2, length - 1] {
+            flip(&path, at);
+            for verb in [
+                "SELECT * FROM refresh_embeddings('t')",
+                "SELECT * FROM search('t', 'a title', 3)",
+            ] {
+                let (code, message) = world.error(verb).await;
+                assert_eq!(code, "DefinitionDrift", "{name}: {message}");
+                assert!(message.contains(name), "{name}: {message}");
+            }
+            let stale = world.row("SELECT state, reason FROM staleness('t')").await;
+            assert_eq!(stale, ["stale", "definition_changed"]);
+            flip(&path, at);
+        }
+    }
+    assert_eq!(objects(&store).await, before);
+    let refresh = "SELECT inferred_rows, changed, outcome FROM refresh_embeddings('t')";
+    assert_eq!(world.row(refresh).await, ["1", "1", "published"]);
+}
+
+#[tokio::test]
+async fn verbs_and_scalars_agree_with_a_model_of_files() {
+    let world = World::trusting(Arc::new(InMemory::new())).await;
+    world.docs.set(&docs(150));
+    let spec = format!("candle:{}", tiny().display());
+    world
+        .sql(&format!(
+            "SELECT * FROM generate_embeddings(docs, '{spec}', 'title', 'id', name => 't')"
+        ))
+        .await;
+    let differing = world
+        .row(&format!(
+            "SELECT count(*) FROM docs d JOIN sg.embeddings.t e ON d.id = e._row_id \
+             WHERE e.vector <> embed(d.title, '{spec}')"
+        ))
+        .await;
+    assert_eq!(differing, ["0"]);
+    let first = "SELECT similarity > 0.9999 FROM search('t', 'title 7', 1)";
+    assert_eq!(world.row(first).await, ["true"]);
+    // Longer than the 16 tokens of the model.
+    let mut edited = docs(150);
+    edited[5] = doc("k0005", &"the fox ".repeat(20), "");
+    edited[6] = doc("k0006", "", "");
+    world.docs.set(&edited);
+    let refresh = "SELECT inferred_rows, dropped_rows, truncated_rows, rejected_rows \
+                   FROM refresh_embeddings('t')";
+    assert_eq!(world.row(refresh).await, ["2", "1", "1", "1"]);
+    let reason = "SELECT _row_id, reason FROM rejected_rows('t')";
+    assert_eq!(world.row(reason).await, ["k0006", "empty"]);
+}
+
+#[tokio::test]
+async fn a_host_that_allows_no_paths_can_still_offer_the_model() {
+    let world = World::new().await;
+    world.docs.set(&docs(3));
+    let spec = format!("candle:{}", tiny().display());
+    let generate = |model: &str| {
+        format!("SELECT rows FROM generate_embeddings(docs, '{model}', 'title', 'id', name => 't')")
+    };
+    assert_eq!(world.code(&generate(&spec)).await, "SourceNotAllowed");
+    let model = stratagraph::embed::Transformer::from_directory(&tiny()).unwrap();
+    world
+        .sg
+        .register_model("acme/tiny", Arc::new(model))
+        .unwrap();
+    assert_eq!(world.row(&generate("acme/tiny")).await, ["3"]);
+    let listed =
+        "SELECT model, local, dimensions FROM embedding_models() WHERE model = 'acme/tiny'";
+    assert_eq!(world.row(listed).await, ["acme/tiny", "true", "24"]);
+}
