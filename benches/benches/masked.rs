@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use datafusion::prelude::{CsvReadOptions, ParquetReadOptions, SessionConfig, SessionContext};
-use stratagraph::embed::ModelRegistry;
+use stratagraph::embed::{ModelPolicy, ModelRegistry};
 use stratagraph_udfs::{GenerateEmbeddings, Options, Stratagraph, install};
 
 use crate::dense::Dense;
@@ -42,6 +42,10 @@ pub async fn session(dir: &Path) -> (SessionContext, Stratagraph) {
     let models = ModelRegistry::default();
     models.register("dense", Arc::new(Dense::new())).unwrap();
     let options = Options::new(dir.join("store").to_str().unwrap()).with_models(models);
+    let options = options.with_model_policy(ModelPolicy {
+        allow_paths_and_urls: true,
+        ..ModelPolicy::default()
+    });
     let sg = install(&ctx, options).await.unwrap();
     (ctx, sg)
 }

@@ -9,6 +9,7 @@ mod life;
 mod many;
 mod masked;
 mod memory;
+mod models;
 mod refresh;
 mod timing;
 
@@ -44,6 +45,9 @@ fn main() {
         }
         if wanted("many") {
             many::run().await;
+        }
+        if wanted("models") {
+            models::run().await;
         }
         if wanted("memory") {
             memory::run().await;
