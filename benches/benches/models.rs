@@ -4,6 +4,8 @@
 //! - `STRATAGRAPH_TEXTS`: a file of one text a line.
 //! - `STRATAGRAPH_MINILM_DIR`: a directory of all-MiniLM-L6-v2.
 //! - `STRATAGRAPH_PYTHON`: a Python that has sentence-transformers.
+//! - `STRATAGRAPH_SERVER`: the spec of a model behind a server; `STRATAGRAPH_SERVER_PID`: its process, and
+//!   `STRATAGRAPH_SERVER_ROWS`: rows of the table, [`ROWS`] without.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -44,6 +46,7 @@ pub async fn run() {
         let best = best.fold(0.0, f64::max);
         println!("| `{spec}` | {} | {best:.0} |", lines.len());
     }
+    served(&lines).await;
     let Some(directory) = from_environment("STRATAGRAPH_MINILM_DIR") else {
         return;
     };
@@ -73,7 +76,11 @@ fn rate(model: &dyn Embedder, lines: &[&str]) -> f64 {
 
 /// User and system time of this process. Linux counts them in hundredths.
 fn cpu_seconds() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap();
+    cpu_seconds_of("self")
+}
+
+fn cpu_seconds_of(process: &str) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
     let fields = stat.rsplit_once(')').unwrap().1;
     let ticks = fields.split_whitespace().skip(11).take(2);
     ticks.map(|t| t.parse::<f64>().unwrap()).sum::<f64>() / 100.0
@@ -114,7 +121,7 @@ impl Python {
         let python = from_environment("STRATAGRAPH_PYTHON")?;
         let mut file = tempfile::NamedTempFile::new().unwrap();
         file.write_all(texts.join("\n").as_bytes()).unwrap();
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("sentence_transformers.py");
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("encode.py");
         let mut child = Command::new(python)
             .arg(script)
             .arg(directory)
@@ -146,18 +153,62 @@ impl Python {
     }
 }
 
+/// Generate and refreshes with a model behind a server, with and without the server's own time.
+async fn served(lines: &[&str]) {
+    let (Some(spec), Some(process)) = (
+        from_environment("STRATAGRAPH_SERVER"),
+        from_environment("STRATAGRAPH_SERVER_PID"),
+    ) else {
+        return;
+    };
+    let (spec, process) = (spec.display().to_string(), process.display().to_string());
+    let rows = std::env::var("STRATAGRAPH_SERVER_ROWS").ok();
+    let rows = rows.and_then(|rows| rows.parse().ok()).unwrap_or(ROWS);
+    let dir = tempfile::tempdir().unwrap();
+    let csv = dir.path().join("docs.csv");
+    write_rows(&csv, lines, rows, &|_| false, "");
+    let (_ctx, sg) = session(dir.path()).await;
+    let show = |what: &str, wall: Duration, before: f64| {
+        let server = cpu_seconds_of(&process) - before;
+        let wall = wall.as_secs_f64();
+        println!(
+            "| {what} | {wall:.3} | {server:.2} | {:.3} |",
+            wall - server
+        );
+    };
+    println!("\n| {rows} rows behind a server | wall s | server s | net s |\n|---|---|---|---|");
+    let table = GenerateEmbeddings::new("docs", ["title"], "id")
+        .model(spec)
+        .name("s");
+    let before = cpu_seconds_of(&process);
+    let (time, report) = once(sg.generate_embeddings(table)).await;
+    report.unwrap();
+    show("generate", time, before);
+    for (share, mark) in [(100, " zephyr"), (10, " yarrow")] {
+        for round in 0..3 {
+            write_rows(&csv, lines, rows, &|row| row % share == round, mark);
+            let before = cpu_seconds_of(&process);
+            let (time, report) = once(sg.refresh_embeddings("s", Default::default())).await;
+            let what = format!("refresh, {} of them", report.unwrap().inferred_rows);
+            show(&what, time, before);
+        }
+    }
+}
+
+fn write_rows(csv: &Path, lines: &[&str], rows: usize, edited: &dyn Fn(usize) -> bool, mark: &str) {
+    let mut text = "id,title\n".to_owned();
+    for (row, line) in lines.iter().cycle().take(rows).enumerate() {
+        let more = if edited(row) { mark } else { "" };
+        text.push_str(&format!("{row},\"{}{more}\"\n", line.replace('"', "'")));
+    }
+    std::fs::write(csv, text).unwrap();
+}
+
 /// Generate and a refresh of every hundredth row, with the model open.
 async fn refresh(spec: &str, lines: &[&str]) {
     let dir = tempfile::tempdir().unwrap();
     let csv = dir.path().join("docs.csv");
-    let write = |edited: &dyn Fn(usize) -> bool| {
-        let mut text = "id,title\n".to_owned();
-        for (row, line) in lines.iter().cycle().take(ROWS).enumerate() {
-            let more = if edited(row) { " edited" } else { "" };
-            text.push_str(&format!("{row},\"{}{more}\"\n", line.replace('"', "'")));
-        }
-        std::fs::write(&csv, text).unwrap();
-    };
+    let write = |edited: &dyn Fn(usize) -> bool| write_rows(&csv, lines, ROWS, edited, " edited");
     write(&|_| false);
     let (_ctx, sg) = session(dir.path()).await;
     let table = GenerateEmbeddings::new("docs", ["title"], "id")

@@ -7,6 +7,7 @@
 use candle_core::{D, DType, Device, Result, Tensor};
 use candle_nn::{Embedding, LayerNorm, Linear, Module, VarBuilder, ops};
 
+use super::gelu::BiasGelu;
 use super::layout::BertConfig;
 
 /// A BERT encoder.
@@ -76,6 +77,8 @@ struct Layer {
     attention_out: Linear,
     attention_norm: LayerNorm,
     inner: Linear,
+    /// The bias of `inner` and the activation, where they are computed together.
+    activation: Option<BiasGelu>,
     out: Linear,
     norm: LayerNorm,
 }
@@ -84,11 +87,20 @@ impl Layer {
     fn new(config: &BertConfig, weights: &VarBuilder<'_>) -> Result<Self> {
         let (width, inner) = (config.hidden_size, config.intermediate_size);
         let attention = weights.pp("attention");
+        let mut expand = candle_nn::linear(width, inner, weights.pp("intermediate.dense"))?;
+        let activation = match expand.bias() {
+            Some(bias) => BiasGelu::new(bias)?,
+            None => None,
+        };
+        if activation.is_some() {
+            expand = Linear::new(expand.weight().clone(), None);
+        }
         Ok(Self {
             attention: Attention::new(config, &attention.pp("self"))?,
             attention_out: candle_nn::linear(width, width, attention.pp("output.dense"))?,
             attention_norm: norm(config, &attention.pp("output"))?,
-            inner: candle_nn::linear(width, inner, weights.pp("intermediate.dense"))?,
+            inner: expand,
+            activation,
             out: candle_nn::linear(inner, width, weights.pp("output.dense"))?,
             norm: norm(config, &weights.pp("output"))?,
         })
@@ -99,7 +111,14 @@ impl Layer {
             .attention_out
             .forward(&self.attention.forward(states)?)?;
         let states = self.attention_norm.forward(&(attended + states)?)?;
-        let inner = self.inner.forward(&states)?.gelu_erf()?;
+        let inner = self.inner.forward(&states)?;
+        let inner = match &self.activation {
+            None => inner.gelu_erf()?,
+            Some(activation) => {
+                inner.inplace_op1(activation)?;
+                inner
+            }
+        };
         self.norm.forward(&(self.out.forward(&inner)? + states)?)
     }
 }

@@ -11,6 +11,7 @@
 //! CPU the last bits may differ: matrix products use what the CPU has.
 
 mod bert;
+mod gelu;
 mod layout;
 mod pool;
 mod workers;
@@ -38,9 +39,8 @@ use crate::{Error, Result, limits};
 /// than rounding.
 const ALGORITHM: u32 = 1;
 
-/// Texts of one call: enough to find inputs of one length, few enough that several workers share
-/// even a small refresh.
-const BATCH_ROWS: usize = 64;
+/// Texts of one call: enough to find inputs of one length, few enough to stop in seconds.
+const BATCH_ROWS: usize = 256;
 /// Tokens that go through the model together.
 const BATCH_TOKENS: usize = 2_048;
 /// Width from which inputs share a product. Products with fewer columns are summed in another order
