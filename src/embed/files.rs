@@ -11,6 +11,9 @@ use serde_json::{Map, Value};
 use crate::digest::Digest;
 use crate::{Error, Result, limits};
 
+/// Bytes of a file that describes a model or lists its tensors.
+const JSON_BYTES: usize = 16 * 1024 * 1024;
+
 /// Reads the files of one model. What was read, and what was looked for in vain, is remembered.
 #[derive(Debug)]
 pub(super) struct ModelFiles {
@@ -104,6 +107,10 @@ impl ModelFiles {
             return Err(self.invalid(name, "a file below the model's directory is expected"));
         }
         let path = self.root.join(name);
+        // Opening what is no file could wait for ever.
+        if std::fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file()) {
+            return Err(self.invalid(name, "a regular file is expected"));
+        }
         let mut file = match File::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -115,9 +122,6 @@ impl ModelFiles {
         let metadata = file
             .metadata()
             .map_err(|e| self.invalid(name, e.to_string()))?;
-        if !metadata.is_file() {
-            return Err(self.invalid(name, "a regular file is expected"));
-        }
         let stamp = Stamp::of(&metadata);
         self.total = self.total.saturating_add(stamp.length);
         if self.total > limits::MODEL_BYTES {
@@ -152,6 +156,9 @@ impl ModelFiles {
     pub(super) fn json(&mut self, name: &str) -> Result<Option<Value>> {
         match self.read(name)? {
             None => Ok(None),
+            Some(bytes) if bytes.len() > JSON_BYTES => {
+                Err(self.invalid(name, "it is too long for a description of a model"))
+            }
             Some(bytes) => serde_json::from_slice(&bytes)
                 .map(Some)
                 .map_err(|e| self.invalid(name, format!("it is not JSON: {e}"))),

@@ -22,8 +22,8 @@ pub struct ModelPolicy {
     /// probe the files and the network of the host, and send it any environment variable as a key.
     pub allow_paths_and_urls: bool,
     /// The local cache of the Hugging Face hub, in which names such as `org/model` are looked up. The
-    /// default is where the hub's own tools keep it: `HF_HUB_CACHE`, `HF_HOME/hub`, or
-    /// `~/.cache/huggingface/hub`. Nothing is ever downloaded.
+    /// default is where the hub's own tools keep it: `HF_HUB_CACHE`, `HF_HOME/hub`,
+    /// `XDG_CACHE_HOME/huggingface/hub`, or `~/.cache/huggingface/hub`. Nothing is ever downloaded.
     pub hub_cache: Option<PathBuf>,
 }
 

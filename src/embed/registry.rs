@@ -31,6 +31,8 @@ pub enum Handshake {
 pub struct ModelRegistry {
     models: Arc<RwLock<BTreeMap<String, Arc<dyn Embedder>>>>,
     opened: Arc<Mutex<LruCache<String, Opened>>>,
+    /// Held while a model of files is read: who comes second finds it open.
+    opening: Arc<Mutex<()>>,
 }
 
 impl Default for ModelRegistry {
@@ -39,6 +41,7 @@ impl Default for ModelRegistry {
         Self {
             models: Arc::default(),
             opened: Arc::new(Mutex::new(LruCache::new(capacity))),
+            opening: Arc::default(),
         }
     }
 }
@@ -136,6 +139,7 @@ impl ModelRegistry {
     }
 
     fn find(&self, text: &str, policy: &ModelPolicy) -> Result<Found> {
+        let text = text.trim();
         let registered = {
             let models = self.models.read().unwrap_or_else(PoisonError::into_inner);
             models.get(text).map(Arc::clone)
@@ -156,9 +160,21 @@ impl ModelRegistry {
     }
 
     fn open(&self, spec: &ModelSpec, policy: &ModelPolicy) -> Result<Option<Arc<dyn Embedder>>> {
+        let _one = self.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(opened) = self.known(spec) {
+            return Ok(Some(opened.model));
+        }
         let Some(opened) = open_local(spec, policy)? else {
             return Ok(None);
         };
+        // Its parts would be of two generations.
+        if !opened.is_current() {
+            return Err(Error::ModelInvalid {
+                model: spec.to_string(),
+                file: String::new(),
+                reason: "its files changed while they were read; try again".to_owned(),
+            });
+        }
         let model = Arc::clone(&opened.model);
         self.lock().put(spec.to_string(), opened);
         Ok(Some(model))

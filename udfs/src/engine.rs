@@ -101,6 +101,12 @@ impl Engine {
             Err(error @ Error::ModelInvalid { .. }) => {
                 return Err(drift("none".to_owned(), error.to_string()));
             }
+            // Sizes in its files; of a server it is an answer that is too long.
+            Err(error @ Error::ResourceLimitExceeded { .. })
+                if !is_served(&definition.model.spec) =>
+            {
+                return Err(drift("none".to_owned(), error.to_string()));
+            }
             Err(error) => return Err(error),
         };
         let current = Definition {
@@ -148,6 +154,12 @@ pub(crate) fn check_embeddings(snapshot: &TableSnapshot) -> Result<()> {
             reason: NotRefreshableReason::NotEmbeddingTable,
         }),
     }
+}
+
+/// Whether a recorded model computes on a server.
+fn is_served(spec: &str) -> bool {
+    let spec = parse_spec(spec);
+    matches!(spec, Ok(ModelSpec::OpenAi { .. } | ModelSpec::Tei { .. }))
 }
 
 /// What a definition records of a model.

@@ -103,6 +103,10 @@ mod tests {
             Digest::of(VOCABULARY.as_bytes()).to_string(),
             VOCABULARY_SHA256
         );
+        let provenance = include_str!("minilm-l6-128/provenance.json");
+        let provenance: serde_json::Value = serde_json::from_str(provenance).unwrap();
+        assert_eq!(provenance["output"]["table.i8"], TABLE_SHA256);
+        assert_eq!(provenance["output"]["vocab.txt"], VOCABULARY_SHA256);
     }
 
     #[test]

@@ -44,6 +44,9 @@ fn default_activation() -> String {
     "gelu".to_owned()
 }
 
+/// Attention scores of one input: 256 MiB of Float32.
+const SCORES: usize = 64 * 1024 * 1024;
+
 /// How token states become one vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pooling {
@@ -107,6 +110,16 @@ impl Layout {
             None => (Pooling::Mean, true),
         };
         let (max_tokens, lowercase) = input_limits(files, &bert, options)?;
+        let scores = bert
+            .num_attention_heads
+            .saturating_mul(max_tokens * max_tokens);
+        if scores > SCORES {
+            let reason = format!(
+                "{} heads over {max_tokens} tokens take too much memory; add max_tokens= to the spec",
+                bert.num_attention_heads
+            );
+            return Err(files.invalid("config.json", reason));
+        }
         let (document_prompt, query_prompt) = prompts(files, options)?;
         let has_prompt = !document_prompt.is_empty() || !query_prompt.is_empty();
         if has_prompt && !with_prompt {

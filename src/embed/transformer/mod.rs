@@ -85,10 +85,10 @@ impl Transformer {
         let tokenizer = Tokenizer::of_directory(files)?;
         let frame = tokenizer.frame();
         let frame = frame.ok_or_else(|| files.invalid("tokenizer.json", "no [CLS] and [SEP]"))?;
-        if tokenizer.size() > layout.bert.vocab_size {
+        let tokens = tokenizer.size().max(frame.0.max(frame.1) as usize + 1);
+        if tokens > layout.bert.vocab_size {
             let reason = format!(
-                "it has {} tokens, the model's table {} rows",
-                tokenizer.size(),
+                "it has {tokens} tokens, the model's table {} rows",
                 layout.bert.vocab_size
             );
             return Err(files.invalid("tokenizer.json", reason));

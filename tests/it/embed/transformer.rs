@@ -394,6 +394,21 @@ fn what_cannot_be_computed_exactly_is_refused() {
         copy.modules(&[TRANSFORMER, POOLING]);
         assert_eq!(copy.refused().0, "ResourceLimitExceeded", "{to}");
     }
+    // Scores that no memory holds.
+    let copy = Copy::new();
+    copy.write(
+        "config.json",
+        &std::fs::read_to_string(copy.path().join("config.json"))
+            .unwrap()
+            .replace("heads\": 4", "heads\": 32")
+            .replace("embeddings\": 48", "embeddings\": 4096"),
+    );
+    copy.write("sentence_bert_config.json", r#"{"max_seq_length": 4096}"#);
+    let (code, message) = copy.refused();
+    assert!(
+        code == "ModelInvalid" && message.contains("max_tokens="),
+        "{message}"
+    );
 }
 
 #[test]

@@ -101,9 +101,12 @@ impl Pipeline {
             None => REMOTE_BATCHES,
         };
         let buffers = self.host.memory("vectors");
-        let share = usize::try_from(total.div_ceil(flights as u64)).unwrap_or(usize::MAX);
-        // A small delta is shared out between the flights too.
-        let chunk_rows = self.reserve(&buffers, flights)?.min(share.max(LEAST_ROWS));
+        let mut chunk_rows = self.reserve(&buffers, flights)?;
+        if self.model.sync().is_some() {
+            // A small delta is shared out between the threads too; a server takes it in one request.
+            let share = usize::try_from(total.div_ceil(flights as u64)).unwrap_or(usize::MAX);
+            chunk_rows = chunk_rows.min(share.max(LEAST_ROWS));
+        }
         let chunks = chunks(rows, chunk_rows, self.included, reused);
         let mut answers = answers(Arc::clone(&self.model), chunks, flights);
         let mut sink = Sink::new(self)?;

@@ -88,6 +88,15 @@ async fn one_changed_byte_of_any_file_stops_every_verb_before_it_begins() {
             flip(&path, at);
         }
     }
+    // Sizes that other limits refuse are drift too.
+    let config = directory.path().join("config.json");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let edited = text.replace("layers\": 2", "layers\": 0");
+    assert_ne!(edited, text);
+    std::fs::write(&config, edited).unwrap();
+    let refresh = "SELECT * FROM refresh_embeddings('t')";
+    assert_eq!(world.code(refresh).await, "DefinitionDrift");
+    std::fs::write(&config, text).unwrap();
     assert_eq!(objects(&store).await, before);
     let refresh = "SELECT inferred_rows, changed, outcome FROM refresh_embeddings('t')";
     assert_eq!(world.row(refresh).await, ["1", "1", "published"]);
