@@ -8,11 +8,12 @@
 //! rows; the recipe is that of static distillation (Tulkens and van Dongen, 2024, "Model2Vec").
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
 use faer::{Mat, Side};
+use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 use stratagraph::embed::Transformer;
 
@@ -27,6 +28,9 @@ struct Arguments {
     /// A sentence-transformers directory of the BERT family, with vocab.txt.
     #[arg(long)]
     model: PathBuf,
+    /// SHA-256 of its model.safetensors, so that the table is made of the weights that were meant.
+    #[arg(long)]
+    sha256: String,
     /// Components of a row.
     #[arg(long, default_value_t = 128)]
     dimensions: usize,
@@ -48,6 +52,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let source = source(arguments)?;
     let vocabulary = std::fs::read_to_string(arguments.model.join("vocab.txt"))?;
     let tokens: Vec<&str> = vocabulary.lines().collect();
     let model = Transformer::from_directory(&arguments.model)?;
@@ -68,7 +73,30 @@ fn run(arguments: &Arguments) -> Result<(), Failure> {
     for id in &kept {
         writeln!(kept_tokens, "{}", tokens[*id])?;
     }
-    write(arguments, &table, &kept_tokens)
+    write(arguments, &source, &table, &kept_tokens)
+}
+
+/// The digests of what the table depends on, of which that of the weights must be the expected one.
+fn source(arguments: &Arguments) -> Result<Map<String, Value>, Failure> {
+    let mut digests = Map::new();
+    for name in [
+        "config.json",
+        "model.safetensors",
+        "tokenizer.json",
+        "vocab.txt",
+    ] {
+        let bytes = std::fs::read(arguments.model.join(name))?;
+        digests.insert(name.to_owned(), Value::String(digest(&bytes)));
+    }
+    if digests["model.safetensors"] != arguments.sha256.to_ascii_lowercase() {
+        let found = &digests["model.safetensors"];
+        return Err(format!("model.safetensors has the SHA-256 {found}, not --sha256").into());
+    }
+    Ok(digests)
+}
+
+fn digest(bytes: &[u8]) -> String {
+    hex::encode(Sha256::digest(bytes))
 }
 
 /// Whether a text can hold the token. What the tokenizer puts around texts, and places that no token
@@ -156,26 +184,23 @@ fn quantise(rows: &Mat<f64>, weight: impl Fn(usize) -> f64) -> Vec<u8> {
     table
 }
 
-fn write(arguments: &Arguments, table: &[u8], vocabulary: &str) -> Result<(), Failure> {
-    let digest = |bytes: &[u8]| hex::encode(Sha256::digest(bytes));
-    let source = |name: &str| -> Result<String, Failure> {
-        Ok(digest(&std::fs::read(arguments.model.join(name))?))
-    };
+fn write(
+    arguments: &Arguments,
+    source: &Map<String, Value>,
+    table: &[u8],
+    vocabulary: &str,
+) -> Result<(), Failure> {
     let provenance = serde_json::json!({
         "tool": concat!("stratagraph-distill ", env!("CARGO_PKG_VERSION")),
         "dimensions": arguments.dimensions,
-        "source": {
-            "model.safetensors": source("model.safetensors")?,
-            "vocab.txt": source("vocab.txt")?,
-        },
+        "source": source,
         "output": {
             "table.i8": digest(table),
             "vocab.txt": digest(vocabulary.as_bytes()),
         },
     });
     std::fs::create_dir_all(&arguments.out)?;
-    let put =
-        |name: &str, bytes: &[u8]| std::fs::write(Path::new(&arguments.out).join(name), bytes);
+    let put = |name: &str, bytes: &[u8]| std::fs::write(arguments.out.join(name), bytes);
     put("table.i8", table)?;
     put("vocab.txt", vocabulary.as_bytes())?;
     put("provenance.json", format!("{provenance:#}\n").as_bytes())?;

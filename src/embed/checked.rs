@@ -40,10 +40,25 @@ pub fn embed_checked_sync(
     role: Role,
     texts: &[Option<&str>],
 ) -> Option<Result<Embedded>> {
+    embed_checked_until(model, role, texts, &|| false)
+}
+
+/// As [`embed_checked_sync`]; [`Error::Cancelled`] when `stopped` says so before a batch.
+pub fn embed_checked_until(
+    model: &dyn Embedder,
+    role: Role,
+    texts: &[Option<&str>],
+    stopped: &dyn Fn() -> bool,
+) -> Option<Result<Embedded>> {
     let local = model.sync()?;
     let run = || {
         let mut all = EmbeddedBuilder::new(model.spec(), model.dimensions(), texts.len())?;
         for range in batches(texts, model.limits()) {
+            if stopped() {
+                return Err(Error::Cancelled {
+                    operation: "embedding",
+                });
+            }
             let whole = range.len() == texts.len();
             let batch = &texts[range];
             let answer = local.embed_now(role, batch)?;

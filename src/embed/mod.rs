@@ -35,7 +35,7 @@ use async_trait::async_trait;
 
 use crate::Result;
 
-pub use checked::{batches, embed_checked, embed_checked_sync, validate};
+pub use checked::{batches, embed_checked, embed_checked_sync, embed_checked_until, validate};
 pub use content_hash::{CONTENT_HASH_BYTES, content_hash};
 pub use definition::{ModelDefinition, differences};
 pub use embedded::{Embedded, EmbeddedBuilder, RejectReason, vector_type};

@@ -1,7 +1,9 @@
 //! Models for tests: one that counts, one that fails on purpose, and a server that does both.
 
+pub mod log;
 #[cfg(feature = "http")]
 pub mod server;
+pub mod tiny_bert;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -5,9 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::StringArray;
 use datafusion::common::runtime::SpawnedTask;
-use stratagraph::embed::{
-    Embedded, EmbeddedBuilder, Embedder, Role, batches, embed_checked, embed_checked_sync, redact,
-};
+use stratagraph::embed::{Embedded, Embedder, Role, embed_checked, embed_checked_until, redact};
 use stratagraph::{Error, Result};
 
 const OPERATION: &str = "embedding";
@@ -52,27 +50,13 @@ fn compute(
     stopped: &AtomicBool,
 ) -> Result<Embedded> {
     let texts: Vec<Option<&str>> = texts.iter().collect();
-    let mut all = EmbeddedBuilder::new(model.spec(), model.dimensions(), texts.len())?;
-    for range in batches(&texts, model.limits()) {
-        if stopped.load(Ordering::Relaxed) {
-            return Err(Error::Cancelled {
-                operation: OPERATION,
-            });
-        }
-        let whole = range.len() == texts.len();
-        let answer = embed_checked_sync(model, role, &texts[range]);
-        let answer = answer.unwrap_or_else(|| {
-            Err(Error::ModelFailed {
-                model: redact(model.spec()),
-                reason: "its synchronous path went away".to_owned(),
-            })
-        })?;
-        if whole {
-            return Ok(answer);
-        }
-        all.append(&answer)?;
-    }
-    all.finish()
+    let stopped = || stopped.load(Ordering::Relaxed);
+    embed_checked_until(model, role, &texts, &stopped).unwrap_or_else(|| {
+        Err(Error::ModelFailed {
+            model: redact(model.spec()),
+            reason: "its synchronous path went away".to_owned(),
+        })
+    })
 }
 
 #[cfg(test)]

@@ -38,6 +38,33 @@ enum Kind {
     Foreign(Box<foreign::Foreign>),
 }
 
+/// Refuses a `tokenizer_config.json` that contradicts the normalizer: the libraries that made the model
+/// follow the one or the other, by their version.
+fn check_config(files: &mut ModelFiles, file: &serde_json::Value) -> Result<()> {
+    const SAME: [(&str, &str); 3] = [
+        ("do_lower_case", "lowercase"),
+        ("strip_accents", "strip_accents"),
+        ("tokenize_chinese_chars", "handle_chinese_chars"),
+    ];
+    let normalizer = &file["normalizer"];
+    let config = files.json(CONFIG)?.unwrap_or_default();
+    if normalizer["type"] != "BertNormalizer" {
+        return Ok(());
+    }
+    let differ = |(ours, theirs): &&(&str, &str)| {
+        config
+            .get(*ours)
+            .is_some_and(|value| *value != normalizer[*theirs])
+    };
+    match SAME.iter().find(differ) {
+        None => Ok(()),
+        Some((ours, theirs)) => {
+            let reason = format!("its {ours} contradicts {theirs} in {TOKENIZER}; make them equal");
+            Err(files.invalid(CONFIG, reason))
+        }
+    }
+}
+
 impl Tokenizer {
     /// The tokenizer of a model directory: `tokenizer.json`, else `vocab.txt` with what
     /// `tokenizer_config.json` says of it. Truncation and padding of the files are not applied.
@@ -48,6 +75,7 @@ impl Tokenizer {
         let word_piece = if let Some(bytes) = read(files, TOKENIZER)? {
             let file: serde_json::Value = serde_json::from_slice(&bytes)
                 .map_err(|e| files.invalid(TOKENIZER, format!("it is not JSON: {e}")))?;
+            check_config(files, &file)?;
             match settings::of_tokenizer(&file) {
                 Ok(word_piece) => word_piece,
                 Err(Refused::Invalid(reason)) => return Err(files.invalid(TOKENIZER, reason)),

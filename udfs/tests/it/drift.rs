@@ -1,41 +1,19 @@
 //! A model of files through the verbs: what it computes, and that a changed file is noticed before
 //! anything happens.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use futures::TryStreamExt;
 use object_store::ObjectStore;
 use object_store::memory::InMemory;
+use stratagraph::embed::testing::tiny_bert::{FILES, copy_to, directory};
 
 use crate::world::{World, doc, docs};
 
-/// Every file of the tiny model of the engine's tests.
-const FILES: [&str; 11] = [
-    "config.json",
-    "config_sentence_transformers.json",
-    "model.safetensors",
-    "modules.json",
-    "sentence_bert_config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "1_Pooling/config.json",
-    "2_Dense/config.json",
-    "2_Dense/model.safetensors",
-    "3_Normalize/config.json",
-];
-
-fn tiny() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/it/golden/tiny-bert")
-}
-
 fn copy() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
-    for name in FILES {
-        let to = directory.path().join(name);
-        std::fs::create_dir_all(to.parent().unwrap()).unwrap();
-        std::fs::copy(tiny().join(name), to).unwrap();
-    }
+    copy_to(directory.path()).unwrap();
     directory
 }
 
@@ -106,7 +84,7 @@ async fn one_changed_byte_of_any_file_stops_every_verb_before_it_begins() {
 async fn verbs_and_scalars_agree_with_a_model_of_files() {
     let world = World::trusting(Arc::new(InMemory::new())).await;
     world.docs.set(&docs(150));
-    let spec = format!("candle:{}", tiny().display());
+    let spec = format!("candle:{}", directory().display());
     world
         .sql(&format!(
             "SELECT * FROM generate_embeddings(docs, '{spec}', 'title', 'id', name => 't')"
@@ -137,12 +115,12 @@ async fn verbs_and_scalars_agree_with_a_model_of_files() {
 async fn a_host_that_allows_no_paths_can_still_offer_the_model() {
     let world = World::new().await;
     world.docs.set(&docs(3));
-    let spec = format!("candle:{}", tiny().display());
+    let spec = format!("candle:{}", directory().display());
     let generate = |model: &str| {
         format!("SELECT rows FROM generate_embeddings(docs, '{model}', 'title', 'id', name => 't')")
     };
     assert_eq!(world.code(&generate(&spec)).await, "SourceNotAllowed");
-    let model = stratagraph::embed::Transformer::from_directory(&tiny()).unwrap();
+    let model = stratagraph::embed::Transformer::from_directory(&directory()).unwrap();
     world
         .sg
         .register_model("acme/tiny", Arc::new(model))

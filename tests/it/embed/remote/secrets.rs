@@ -2,39 +2,13 @@
 
 use std::process::Command;
 
+use stratagraph::embed::testing::log::PrintAll;
+
 use super::*;
 
 /// The variable that holds the key in the child.
 const VARIABLE: &str = "STRATAGRAPH_TEST_SERVER_KEY";
 const KEY: &str = "c4nary/f00d-1234567890";
-
-/// Prints every event with its fields.
-struct Log;
-
-impl tracing::Subscriber for Log {
-    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
-        true
-    }
-
-    fn new_span(&self, span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        println!("span {span:?}");
-        tracing::span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &tracing::span::Id, values: &tracing::span::Record<'_>) {
-        println!("record {values:?}");
-    }
-
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-
-    fn event(&self, event: &tracing::Event<'_>) {
-        println!("event {event:?}");
-    }
-
-    fn enter(&self, _: &tracing::span::Id) {}
-
-    fn exit(&self, _: &tracing::span::Id) {}
-}
 
 /// Not a test of its own: the parent runs this binary with this name and the key, and reads what it
 /// prints.
@@ -43,7 +17,7 @@ async fn child() {
     if std::env::var_os(VARIABLE).is_none() {
         return;
     }
-    tracing::subscriber::set_global_default(Log).unwrap();
+    tracing::subscriber::set_global_default(PrintAll).unwrap();
     let room = Room::new().await;
     let bare = room.ask(&room.openai()).await.unwrap();
     room.server.reset();

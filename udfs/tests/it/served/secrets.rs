@@ -4,40 +4,14 @@ use std::process::Command;
 
 use object_store::ObjectStoreExt;
 
+use stratagraph::embed::testing::log::PrintAll;
+
 use super::*;
 use crate::world::{docs, table};
 
 /// The variable that holds the key in the child.
 const VARIABLE: &str = "STRATAGRAPH_TEST_SERVED_KEY";
 const KEY: &str = "c4nary/5erved-0987654321";
-
-/// Prints every span and event with its fields.
-struct Log;
-
-impl tracing::Subscriber for Log {
-    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
-        true
-    }
-
-    fn new_span(&self, span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        println!("span {span:?}");
-        tracing::span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &tracing::span::Id, values: &tracing::span::Record<'_>) {
-        println!("record {values:?}");
-    }
-
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-
-    fn event(&self, event: &tracing::Event<'_>) {
-        println!("event {event:?}");
-    }
-
-    fn enter(&self, _: &tracing::span::Id) {}
-
-    fn exit(&self, _: &tracing::span::Id) {}
-}
 
 /// Runs a statement and prints whatever comes of it.
 async fn say(served: &Served, sql: &str) {
@@ -196,7 +170,7 @@ async fn child() {
     if std::env::var_os(VARIABLE).is_none() {
         return;
     }
-    tracing::subscriber::set_global_default(Log).unwrap();
+    tracing::subscriber::set_global_default(PrintAll).unwrap();
     for kind in KINDS {
         a_life(kind).await;
     }
