@@ -63,7 +63,7 @@ impl Embed {
         let rows = Rows::of_argument(&args.args, number_rows)?;
         let model = function.known(&call)?;
         let model = model.ok_or_else(|| function.cannot_wait())?;
-        function.check_planned(model.as_ref(), args.return_field.data_type())?;
+        function.check_planned(model.as_ref(), &args.return_field)?;
         let answer = if rows.distinct.is_empty() {
             EmbeddedBuilder::new(model.spec(), model.dimensions(), 0)?.finish()?
         } else {

@@ -12,6 +12,9 @@ use stratagraph_providers::wait;
 
 use crate::engine::Engine;
 
+/// The key under which a planned call holds the hash of its model's definition.
+const PLANNED: &str = "stratagraph.definition_hash";
+
 /// What a call gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Shape {
@@ -127,7 +130,10 @@ impl Function {
         };
         // A simplified call may be NULL where this one cannot be, and must have the same type.
         let data_type = self.data_type(model.as_ref())?;
-        Ok(Arc::new(Field::new(self.name(), data_type, true)))
+        let field = Field::new(self.name(), data_type, true);
+        // A plan keeps it to its end, so that no statement mixes two models of one name and width.
+        let planned = (PLANNED.to_owned(), model.definition().hash().to_string());
+        Ok(Arc::new(field.with_metadata([planned].into())))
     }
 
     pub(super) fn data_type(&self, model: &dyn Embedder) -> Result<DataType> {
@@ -144,16 +150,26 @@ impl Function {
         models.resolve_now(&call.model, policy)
     }
 
-    /// Refuses vectors of another type than the one that the statement was planned with.
-    pub(super) fn check_planned(&self, model: &dyn Embedder, planned: &DataType) -> Result<()> {
+    /// Refuses another model, or one of another width, than the one that the statement was planned
+    /// with.
+    pub(super) fn check_planned(&self, model: &dyn Embedder, planned: &Field) -> Result<()> {
+        let changed = |detail: String| {
+            Err(Error::SchemaChanged {
+                table: redact(model.spec()),
+                detail,
+            })
+        };
         let found = self.data_type(model)?;
-        if found == *planned {
-            return Ok(());
+        if found != *planned.data_type() {
+            return changed(format!("it gives {found}, not {}", planned.data_type()));
         }
-        Err(Error::SchemaChanged {
-            table: redact(model.spec()),
-            detail: format!("it gives {found}, not {planned}"),
-        })
+        let found = model.definition().hash().to_string();
+        match planned.metadata().get(PLANNED) {
+            Some(planned) if *planned != found => changed(format!(
+                "its definition is {found}, not {planned}; another model is behind the name"
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// The refusal to compute with a model that a statement would have to wait for.

@@ -53,7 +53,7 @@ impl EmbedRemote {
         let rows = Rows::of_argument(&args.args, args.number_rows)?;
         let engine = &function.engine;
         let (_, model) = engine.model(&call.model, Handshake::Known).await?;
-        function.check_planned(model.as_ref(), args.return_field.data_type())?;
+        function.check_planned(model.as_ref(), &args.return_field)?;
         let answer = embed_all(&model, call.role, &rows.distinct).await?;
         // DataFusion takes a scalar for one row here, whatever the number of rows.
         let answer = rows.answer(function, model.as_ref(), &answer)?;

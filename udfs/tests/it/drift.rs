@@ -4,12 +4,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use datafusion::physical_plan::collect;
 use futures::TryStreamExt;
 use object_store::ObjectStore;
 use object_store::memory::InMemory;
 use stratagraph::embed::testing::tiny_bert::{FILES, copy_to, directory};
 
-use crate::world::{World, doc, docs};
+use crate::world::{World, doc, docs, typed};
 
 fn copy() -> tempfile::TempDir {
     let directory = tempfile::tempdir().unwrap();
@@ -129,4 +130,34 @@ async fn a_host_that_allows_no_paths_can_still_offer_the_model() {
     let listed =
         "SELECT model, local, dimensions FROM embedding_models() WHERE model = 'acme/tiny'";
     assert_eq!(world.row(listed).await, ["acme/tiny", "true", "24"]);
+}
+
+#[tokio::test]
+async fn a_plan_keeps_to_the_model_that_it_was_made_with() {
+    let world = World::trusting(Arc::new(InMemory::new())).await;
+    world.docs.set(&docs(5));
+    let files = copy();
+    let sql = format!(
+        "SELECT id, embed(title, 'candle:{}') AS v FROM docs",
+        files.path().display()
+    );
+    let frame = world.ctx.sql(&sql).await.unwrap();
+    let plan = frame.create_physical_plan().await.unwrap();
+    // The last number of the weights: the same width, other vectors.
+    let weights = files.path().join("2_Dense/model.safetensors");
+    flip(
+        &weights,
+        std::fs::metadata(&weights).unwrap().len() as usize - 1,
+    );
+    let task = world.ctx.task_ctx();
+    let error = collect(Arc::clone(&plan), Arc::clone(&task))
+        .await
+        .unwrap_err();
+    assert_eq!(typed(&error, &sql).0, "SchemaChanged");
+    assert_eq!(world.sql(&sql).await.len(), 5);
+    flip(
+        &weights,
+        std::fs::metadata(&weights).unwrap().len() as usize - 1,
+    );
+    assert!(collect(plan, task).await.is_ok());
 }
