@@ -5,72 +5,18 @@
 
 use std::error::Error as StdError;
 
+use crate::graph::diagnostic::Diagnostics;
+use crate::graph::violation::Violations;
+
+mod kind;
+
+pub use kind::{KeyScan, Kind, NotRefreshableReason};
+
 /// A result of the engine.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A foreign error kept whole as a source.
 pub type BoxError = Box<dyn StdError + Send + Sync + 'static>;
-
-/// What a caller can do about an error.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Kind {
-    /// The request is wrong; change it.
-    Invalid,
-    /// The named thing does not exist.
-    NotFound,
-    /// Another commit came first; try again on the new head.
-    Conflict,
-    /// This transaction was fenced by a garbage collection; begin again.
-    Fenced,
-    /// The outcome of a commit is not known; ask `commit_status`.
-    Unknown,
-    /// A resource could not be reached.
-    Unavailable,
-    /// Stored bytes are not what was written.
-    Corrupt,
-    /// A limit was reached.
-    Limit,
-    /// Refused by policy.
-    Refused,
-}
-
-/// Why a table cannot be refreshed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum NotRefreshableReason {
-    /// The table carries no content hashes (it was imported).
-    MissingContentHash,
-    /// The table was not produced by an embedding pipeline.
-    NotEmbeddingTable,
-}
-
-impl std::fmt::Display for NotRefreshableReason {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::MissingContentHash => "missing_content_hash",
-            Self::NotEmbeddingTable => "not_embedding_table",
-        })
-    }
-}
-
-/// Which scan found duplicate keys.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum KeyScan {
-    /// The scan of the source.
-    Source,
-    /// The scan of the parent version.
-    Parent,
-}
-
-impl std::fmt::Display for KeyScan {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Source => "source",
-            Self::Parent => "parent",
-        })
-    }
-}
 
 /// Any failure of Stratagraph. `Display` ends with the stable [`code`](Error::code) in brackets.
 #[derive(Debug, thiserror::Error)]
@@ -95,6 +41,26 @@ pub enum Error {
         argument: String,
         /// What is expected.
         reason: String,
+    },
+    /// A graph schema that does not compile.
+    #[error("[SchemaInvalid] the schema does not compile:\n{diagnostics}")]
+    SchemaInvalid {
+        /// What is wrong with it.
+        diagnostics: Diagnostics,
+    },
+    /// A graph query that does not compile, or whose parameters do not fit.
+    #[error("[QueryInvalid] the query is refused:\n{diagnostics}")]
+    QueryInvalid {
+        /// What is wrong with it.
+        diagnostics: Diagnostics,
+    },
+    /// Records of a load that are malformed or break the schema.
+    #[error("[RecordsInvalid] {total} violations; nothing was loaded:\n{violations}")]
+    RecordsInvalid {
+        /// All of them, whether listed or not.
+        total: u64,
+        /// The first ones, in the order of the records.
+        violations: Violations,
     },
     /// A documented function, argument or value that is not built yet.
     #[error("[NotYetSupported] {feature} is not built yet; see docs/sql.md for what is")]
@@ -364,6 +330,19 @@ pub enum Error {
         /// The limit.
         limit: u64,
     },
+    /// A line of an input, or a record over several lines, beyond the limit of its length. It has the
+    /// code of [`Error::ResourceLimitExceeded`].
+    #[error(
+        "[ResourceLimitExceeded] {place} is longer than {limit} bytes; split the record or raise the limit of lines"
+    )]
+    LineTooLong {
+        /// The line as a message names it, with its file.
+        place: String,
+        /// Number of the line over all files, from 1.
+        line: u64,
+        /// The limit in bytes.
+        limit: u64,
+    },
     /// The backend does not honour create-only puts.
     #[error("[StoreNotSupported] the store at {root:?} cannot be used: {reason}")]
     StoreNotSupported {
@@ -478,9 +457,21 @@ macro_rules! classify {
 
 impl Error {
     fn class(&self) -> (&'static str, Kind, bool) {
+        let class = self.class_of_variant();
+        match self {
+            // One more shape of the same error.
+            Self::LineTooLong { .. } => ("ResourceLimitExceeded", class.1, class.2),
+            _ => class,
+        }
+    }
+
+    fn class_of_variant(&self) -> (&'static str, Kind, bool) {
         classify! { self,
             InvalidIdentifier => Invalid, false;
             InvalidArgument => Invalid, false;
+            SchemaInvalid => Invalid, false;
+            QueryInvalid => Invalid, false;
+            RecordsInvalid => Invalid, false;
             NotYetSupported => Invalid, false;
             AlreadyExists => Invalid, false;
             NotFound => NotFound, false;
@@ -507,6 +498,7 @@ impl Error {
             Corrupt => Corrupt, false;
             IncompatibleFormat => Invalid, false;
             ResourceLimitExceeded => Limit, false;
+            LineTooLong => Limit, false;
             StoreNotSupported => Unavailable, false;
             ModelFailed => Unavailable, true;
             ModelInvalid => Invalid, false;

@@ -9,6 +9,7 @@ pub mod digest;
 pub mod embed;
 pub mod env;
 mod error;
+pub mod graph;
 pub mod ident;
 pub mod limits;
 pub mod publish;

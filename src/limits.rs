@@ -80,3 +80,35 @@ pub const REMOTE_NAME_BYTES: usize = 512;
 pub const QUERY_CACHE_ENTRIES: usize = 1_024;
 /// Bytes of those texts and vectors.
 pub const QUERY_CACHE_BYTES: usize = 16 * 1024 * 1024;
+/// Bytes of the text of a graph schema or a query.
+pub const LANGUAGE_BYTES: usize = 1024 * 1024;
+/// Braces, parentheses and `not` within each other in such a text.
+pub const LANGUAGE_DEPTH: usize = 64;
+/// Tokens of such a text.
+pub const LANGUAGE_TOKENS: usize = 65_536;
+/// Bytes of the JSON text of a query's parameters.
+pub const PARAMETER_BYTES: usize = 16 * 1024 * 1024;
+/// Node and edge types of a graph.
+pub const GRAPH_TYPES: usize = 4_096;
+/// Properties of all types of a graph, inherited ones counted at each type.
+pub const GRAPH_PROPERTIES: usize = 65_536;
+/// Patterns of all `@check` of a graph schema, equal ones counted once.
+pub const GRAPH_PATTERNS: usize = 256;
+/// Hops of a bounded traversal.
+pub const HOPS: u32 = 64;
+/// Bytes of one line of a graph load, by default.
+pub const LINE_BYTES: usize = 32 * 1024 * 1024;
+/// Objects and arrays within each other in a record of a graph load.
+pub const RECORD_DEPTH: usize = 64;
+/// Violations that one error or one dry run lists.
+pub const VIOLATIONS: usize = 100;
+/// Members of one object in a record of a graph load.
+pub const RECORD_MEMBERS: usize = 16_384;
+/// Most that the setting for the bytes of a line may say: offsets of an Arrow array hold it.
+pub const LINE_BYTES_MOST: usize = 1024 * 1024 * 1024;
+/// Rows of one batch that a graph load reads.
+pub const INPUT_ROWS: usize = 8_192;
+/// Bytes of one such batch, beyond which the record that passes them is its last.
+pub const INPUT_BATCH_BYTES: usize = 4 * 1024 * 1024;
+/// Bytes of the batches of all types that a graph load fills at the same time.
+pub const INPUT_BYTES: usize = 32 * 1024 * 1024;

@@ -159,6 +159,34 @@ impl History {
         Ok(out)
     }
 
+    /// The newest entry that `wanted` holds of; reads pages until it is found.
+    pub async fn find(
+        &self,
+        store: &Store,
+        wanted: &(dyn Fn(&HistoryEntry) -> bool + Sync),
+    ) -> Result<Option<HistoryEntry>> {
+        if let Some(entry) = self.open.iter().rev().find(|e| wanted(e)) {
+            return Ok(Some(entry.clone()));
+        }
+        let mut stack: Vec<PageRef> = self
+            .levels
+            .iter()
+            .rev()
+            .flat_map(|level| level.iter().cloned())
+            .collect();
+        while let Some(reference) = stack.pop() {
+            match load(store, &reference.page).await? {
+                Page::Entries(entries) => {
+                    if let Some(entry) = entries.into_iter().rev().find(wanted) {
+                        return Ok(Some(entry));
+                    }
+                }
+                Page::Refs(refs) => stack.extend(refs),
+            }
+        }
+        Ok(None)
+    }
+
     /// All entries, oldest first; `page` is called with every page.
     pub async fn walk(
         &self,

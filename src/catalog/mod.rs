@@ -1,6 +1,7 @@
 //! The catalog: one log of create-only slots per root, from which all atomicity comes.
 
 pub mod commit;
+pub mod graph;
 pub mod history;
 mod live;
 mod log;

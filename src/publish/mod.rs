@@ -1,4 +1,4 @@
-//! Transactions on embedding tables: create, refresh, compact, restore, rename.
+//! Transactions: create, refresh, compact, restore and rename embedding tables; create and write graphs.
 //!
 //! A transaction stages fragments and asks the catalog to commit. Everything that depends on the
 //! parent (positions, bitmaps, masks, manifests, identity, version number) is made inside the commit
@@ -9,6 +9,7 @@ mod create;
 pub mod definition;
 mod delta;
 mod descriptor;
+pub mod graph;
 mod kill;
 mod overlap;
 mod refresh;

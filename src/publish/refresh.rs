@@ -206,6 +206,7 @@ impl<D: DeltaSource> Refresh<D> {
             added: vec![entry.id],
             killed: kills.killed,
             replaced: None,
+            cleared: false,
             insert_only: delta.superseded.is_empty(),
         };
         let mut changes = kills.changes;

@@ -12,7 +12,7 @@ use crate::catalog::slot::{
 };
 use crate::digest::Digest;
 use crate::ident::{BranchName, Name, TxnId};
-use crate::store::{ObjRef, format_runs, layout};
+use crate::store::{ObjRef, PageTree, format_runs, layout};
 use crate::table::manifest::{TableDelta, TableManifest, TableRoot};
 
 /// A version that a commit made current.
@@ -71,33 +71,15 @@ pub(super) struct NewIds {
     pub branch: String,
 }
 
-/// Writes the manifest of the first version of a new dataset.
+/// Writes the manifest of the first version of a new table.
 pub(super) fn first_version(
     attempt: &mut Attempt<'_>,
     ids: &NewIds,
     next: Next,
 ) -> Result<(Edit, Published)> {
-    let dataset = DatasetEntry {
-        id: ids.dataset.clone(),
-        kind: DatasetKind::Embedding,
-        created_at: attempt.catalog.env().clock.now_micros(),
-        next_rids: BTreeMap::new(),
-        branches: BTreeMap::new(),
-        definition: None,
-    };
-    let place = Place {
-        version: 0,
-        parent_version: None,
-        branch: ids.branch.clone(),
-    };
-    write(
-        attempt,
-        dataset,
-        place,
-        Vec::new(),
-        History::default(),
-        next,
-    )
+    let dataset = ids.dataset(attempt, DatasetKind::Embedding);
+    let place = Place::first(ids);
+    write_table(attempt, dataset, place, next)
 }
 
 /// Writes the manifest of the successor of `parent`.
@@ -106,73 +88,168 @@ pub(super) fn next_version(
     parent: &TableSnapshot,
     next: Next,
 ) -> Result<(Edit, Published)> {
-    let current = &parent.current;
-    let mut history = current.history.clone();
-    if let Some(head) = parent.dataset.main() {
-        let tables = [parent.table.as_ref().clone()];
-        history.push(current.history_entry(head, &tables), attempt.stage)?;
-    }
-    let place = Place {
-        version: current.version + 1,
-        parent_version: Some(current.version),
-        branch: current.branch.clone(),
-    };
-    let parents = vec![current.commit.id.clone()];
-    write(
-        attempt,
-        parent.dataset.clone(),
-        place,
-        parents,
-        history,
-        next,
-    )
+    let main = BranchName::main();
+    let tables = [parent.table.as_ref().clone()];
+    let place = Place::after(attempt, &parent.dataset, &main, &parent.current, &tables)?;
+    write_table(attempt, parent.dataset.clone(), place, next)
 }
 
-struct Place {
+fn write_table(
+    attempt: &mut Attempt<'_>,
+    dataset: DatasetEntry,
+    place: Place,
+    next: Next,
+) -> Result<(Edit, Published)> {
+    let counted = (
+        next.table.live_rows,
+        next.table.dead_rows,
+        next.table.rejects,
+    );
+    let identity = next.identity;
+    let root = TableRoot::Inline(Box::new(next.table));
+    let content = Content {
+        kind: next.kind,
+        name: next.name,
+        tables: PageTree::leaf(type_key(EMBEDDING_TYPE), root),
+        delta: vec![next.delta],
+        identity: Some(identity),
+        descriptor: next.descriptor,
+        definition: next.definition,
+        counts: next.counts,
+        requester: next.requester,
+        staged: next.staged,
+        mark: next.mark,
+        imports: next.imports,
+    };
+    let (edit, written) = write(attempt, dataset, place, content)?;
+    let published = Published {
+        version: written.version,
+        parent_version: written.parent_version,
+        identity,
+        live_rows: counted.0,
+        dead_rows: counted.1,
+        rejects: counted.2,
+        txn: written.txn,
+        commit_id: written.commit_id,
+    };
+    Ok((edit, published))
+}
+
+impl NewIds {
+    /// The entry of a new dataset without branches.
+    pub(super) fn dataset(&self, attempt: &Attempt<'_>, kind: DatasetKind) -> DatasetEntry {
+        DatasetEntry {
+            id: self.dataset.clone(),
+            kind,
+            created_at: attempt.catalog.env().clock.now_micros(),
+            next_rids: BTreeMap::new(),
+            branches: BTreeMap::new(),
+            definition: None,
+        }
+    }
+}
+
+/// Where a version stands in its branch.
+pub(super) struct Place {
     version: u64,
     parent_version: Option<u64>,
     branch: String,
+    branch_name: BranchName,
+    parents: Vec<String>,
+    history: History,
 }
 
-fn write(
+impl Place {
+    /// Version 0 of the main branch of a new dataset.
+    pub(super) fn first(ids: &NewIds) -> Self {
+        Self {
+            version: 0,
+            parent_version: None,
+            branch: ids.branch.clone(),
+            branch_name: BranchName::main(),
+            parents: Vec::new(),
+            history: History::default(),
+        }
+    }
+
+    /// The successor of the head of a branch, which has `tables`.
+    pub(super) fn after(
+        attempt: &mut Attempt<'_>,
+        dataset: &DatasetEntry,
+        branch: &BranchName,
+        current: &BranchManifest,
+        tables: &[TableManifest],
+    ) -> Result<Self> {
+        let mut history = current.history.clone();
+        if let Some(head) = dataset.branch(branch) {
+            history.push(current.history_entry(head, tables), attempt.stage)?;
+        }
+        Ok(Self {
+            version: current.version + 1,
+            parent_version: Some(current.version),
+            branch: current.branch.clone(),
+            branch_name: branch.clone(),
+            parents: vec![current.commit.id.clone()],
+            history,
+        })
+    }
+}
+
+/// What a version holds.
+pub(super) struct Content {
+    pub kind: CommitKind,
+    pub name: Name,
+    pub tables: PageTree<TableRoot>,
+    pub delta: Vec<TableDelta>,
+    pub identity: Option<Digest>,
+    pub descriptor: Option<String>,
+    pub definition: Option<ObjRef>,
+    pub counts: BTreeMap<String, i64>,
+    pub requester: Requester,
+    pub staged: Vec<ObjRef>,
+    pub mark: usize,
+    pub imports: bool,
+}
+
+/// A manifest that was added to the stage.
+pub(super) struct Written {
+    pub version: u64,
+    pub parent_version: Option<u64>,
+    pub txn: TxnId,
+    pub commit_id: String,
+}
+
+/// Adds the manifest of a version to the stage and makes it the head of its branch in `dataset`.
+pub(super) fn write(
     attempt: &mut Attempt<'_>,
     mut dataset: DatasetEntry,
     place: Place,
-    parents: Vec<String>,
-    history: History,
-    next: Next,
-) -> Result<(Edit, Published)> {
+    content: Content,
+) -> Result<(Edit, Written)> {
     let env = attempt.catalog.env();
-    let main = BranchName::main();
     let commit = CommitRecord {
         txn: attempt.stage.txn().clone(),
         id: env.ids.unique(),
         dataset: dataset.id.clone(),
-        dataset_name: next.name.to_string(),
-        branch: main.to_string(),
-        kind: next.kind,
-        actor: next.requester.actor,
+        dataset_name: content.name.to_string(),
+        branch: place.branch_name.to_string(),
+        kind: content.kind,
+        actor: content.requester.actor,
         time: env.clock.now_micros(),
-        request_id: next.requester.request_id,
+        request_id: content.requester.request_id,
     };
-    let published = Published {
+    let written = Written {
         version: place.version,
         parent_version: place.parent_version,
-        identity: next.identity,
-        live_rows: next.table.live_rows,
-        dead_rows: next.table.dead_rows,
-        rejects: next.table.rejects,
         txn: commit.txn.clone(),
         commit_id: commit.id.clone(),
     };
-    let mut written = attempt.stage.written_since(next.mark, 1);
-    let own = next
+    let mut numbers = attempt.stage.written_since(content.mark, 1);
+    let own = content
         .staged
         .iter()
         .filter_map(|o| layout::parse_object(&o.key));
-    written.extend(own.filter(|(txn, _)| *txn == commit.txn).map(|(_, n)| n));
-    let definition = next.definition;
-    let root = TableRoot::Inline(Box::new(next.table));
+    numbers.extend(own.filter(|(txn, _)| *txn == commit.txn).map(|(_, n)| n));
     let manifest = BranchManifest {
         format: FORMAT,
         dataset: dataset.id.clone(),
@@ -180,17 +257,17 @@ fn write(
         version: place.version,
         parent_version: place.parent_version,
         commit: commit.clone(),
-        counts: next.counts,
-        parents,
+        counts: content.counts,
+        parents: place.parents,
         catalog_version: attempt.version,
-        identity: Some(next.identity),
-        descriptor: next.descriptor,
-        definition: definition.clone(),
-        tables: crate::store::PageTree::leaf(type_key(EMBEDDING_TYPE), root),
-        delta: vec![next.delta],
-        history,
-        objects: format_runs(&written),
-        imports: next.imports,
+        identity: content.identity,
+        descriptor: content.descriptor,
+        definition: content.definition.clone(),
+        tables: content.tables,
+        delta: content.delta,
+        history: place.history,
+        objects: format_runs(&numbers),
+        imports: content.imports,
     };
     let object = attempt.stage.add_json(&manifest)?;
     let branch = BranchEntry {
@@ -199,9 +276,10 @@ fn write(
         version: place.version,
         manifest: object,
     };
-    dataset.branches.insert(main, branch);
-    dataset.definition = definition;
+    dataset.branches.insert(place.branch_name, branch);
+    dataset.definition = content.definition;
     let mut edit = Edit::new(commit);
-    edit.datasets.insert(next.name.to_string(), Some(dataset));
-    Ok((edit, published))
+    edit.datasets
+        .insert(content.name.to_string(), Some(dataset));
+    Ok((edit, written))
 }

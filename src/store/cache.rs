@@ -2,9 +2,11 @@
 
 use std::any::Any;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use bytes::Bytes;
+
+use crate::Result;
 
 /// Default bytes of a cache.
 const DEFAULT_BYTES: usize = 128 * 1024 * 1024;
@@ -18,8 +20,18 @@ pub struct CacheStats {
     pub bytes: usize,
 }
 
+/// Gates beyond which the unused ones are dropped.
+const GATES: usize = 64;
+
+type Value = dyn Any + Send + Sync;
+/// Holds what the last one through it made.
+type Gate = tokio::sync::Mutex<Weak<Value>>;
+
+/// A value, and whether it was there before the call.
+pub type Made<T> = (Arc<T>, bool);
+
 struct Entry {
-    value: Arc<dyn Any + Send + Sync>,
+    value: Arc<Value>,
     bytes: usize,
     used: u64,
 }
@@ -36,6 +48,7 @@ struct State {
 pub struct ObjectCache {
     capacity: usize,
     state: Mutex<State>,
+    gates: Mutex<HashMap<String, Weak<Gate>>>,
 }
 
 impl Default for ObjectCache {
@@ -43,6 +56,7 @@ impl Default for ObjectCache {
         Self {
             capacity: DEFAULT_BYTES,
             state: Mutex::default(),
+            gates: Mutex::default(),
         }
     }
 }
@@ -64,6 +78,7 @@ impl ObjectCache {
         Self {
             capacity,
             state: Mutex::default(),
+            gates: Mutex::default(),
         }
     }
 
@@ -96,9 +111,61 @@ impl ObjectCache {
 
     /// Holds a value of about `bytes` bytes; larger than an eighth of the budget is not kept.
     pub fn put<T: Any + Send + Sync>(&self, key: &str, value: Arc<T>, bytes: usize) {
-        if bytes > self.capacity / 8 {
-            return;
+        if bytes <= self.capacity / 8 {
+            self.hold(key, value, bytes);
         }
+    }
+
+    /// Bytes of the largest value that [`ObjectCache::get_or_make`] keeps: half of the budget, because
+    /// what takes long to make may push out more of what is only read again.
+    pub fn most_made(&self) -> usize {
+        self.capacity / 2
+    }
+
+    /// The value of a key, made by `make` unless it is held. Of several callers that miss, one makes it
+    /// and the others wait. `make` says how many bytes it has; one that is too large lives as long as
+    /// those who asked for it together.
+    ///
+    /// # Errors
+    /// Those of `make`; the next caller tries again.
+    pub async fn get_or_make<T, F>(&self, key: &str, make: F) -> Result<Made<T>>
+    where
+        T: Any + Send + Sync,
+        F: Future<Output = Result<(Arc<T>, usize)>>,
+    {
+        if let Some(held) = self.get(key) {
+            return Ok((held, true));
+        }
+        let gate = self.gate(key);
+        let mut last = gate.lock().await;
+        let shared = last.upgrade().and_then(|value| value.downcast::<T>().ok());
+        if let Some(held) = self.get(key).or(shared) {
+            return Ok((held, true));
+        }
+        let (value, bytes) = make.await?;
+        let any: Arc<Value> = Arc::<T>::clone(&value);
+        *last = Arc::downgrade(&any);
+        if bytes <= self.most_made() {
+            self.hold(key, Arc::clone(&value), bytes);
+        }
+        Ok((value, false))
+    }
+
+    fn gate(&self, key: &str) -> Arc<Gate> {
+        let mut gates = self.gates.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(gate) = gates.get(key).and_then(Weak::upgrade) {
+            return gate;
+        }
+        if gates.len() >= GATES {
+            gates.retain(|_, gate| gate.strong_count() > 0);
+        }
+        let none: Weak<Value> = Weak::<()>::new();
+        let gate = Arc::new(Gate::new(none));
+        gates.insert(key.to_owned(), Arc::downgrade(&gate));
+        gate
+    }
+
+    fn hold<T: Any + Send + Sync>(&self, key: &str, value: Arc<T>, bytes: usize) {
         self.forget(key);
         let mut guard = self.lock();
         let state = &mut *guard;
@@ -165,5 +232,49 @@ mod tests {
         assert!(cache.stats().bytes <= 10_000);
         cache.put("big", Arc::new(0u8), 5_000);
         assert!(cache.get::<u8>("big").is_none());
+    }
+
+    #[tokio::test]
+    async fn what_is_missed_together_is_made_once() {
+        let cache = ObjectCache::with_capacity(10_000);
+        for bytes in [5_000, 5_001] {
+            let made = std::sync::atomic::AtomicUsize::new(0);
+            let key = format!("k{bytes}");
+            let call = || {
+                cache.get_or_make(&key, async {
+                    tokio::task::yield_now().await;
+                    let n = made.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    Ok((Arc::new(n), bytes))
+                })
+            };
+            let all = futures::future::try_join_all([call(), call(), call()]).await;
+            let all = all.unwrap();
+            let values: Vec<(usize, bool)> = all.iter().map(|(v, held)| (**v, *held)).collect();
+            assert_eq!(values, [(0, false), (0, true), (0, true)]);
+            drop(all);
+            // Half of the budget is kept, more is not.
+            let (value, held) = call().await.unwrap();
+            assert_eq!(
+                (*value, held),
+                if bytes == 5_000 {
+                    (0, true)
+                } else {
+                    (1, false)
+                }
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn after_a_failure_the_next_caller_tries() {
+        let cache = ObjectCache::default();
+        let fail = async { Err(crate::Error::corrupt("topology", "k", "1", "2")) };
+        let wait = async { Ok((Arc::new(7u8), 1)) };
+        let (first, second) = futures::join!(
+            cache.get_or_make::<u8, _>("k", fail),
+            cache.get_or_make::<u8, _>("k", wait)
+        );
+        assert!(first.is_err());
+        assert_eq!(*second.unwrap().0, 7);
     }
 }

@@ -113,6 +113,10 @@ pub struct Fragment {
     pub dead: DeadRows,
 }
 
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
 fn no_dead_rows(dead: &DeadRows) -> bool {
     dead.rows == 0
 }
@@ -318,6 +322,9 @@ pub struct TableDelta {
     /// Entries replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replaced: Option<Replaced>,
+    /// Whether all entries of the parent went: the commit replaced the table's content.
+    #[serde(skip_serializing_if = "is_false", default)]
+    pub cleared: bool,
     /// Whether no key of the commit existed before.
     pub insert_only: bool,
 }

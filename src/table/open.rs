@@ -130,17 +130,48 @@ impl OpenFragment {
         leaf: usize,
         may: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Vec<Range<u32>> {
+        self.chosen(group, leaf, &mut |index, page| match index {
+            ColumnIndexMetaData::BYTE_ARRAY(index) if page < index.num_pages() as usize => {
+                let bounds = index.min_value(page).zip(index.max_value(page));
+                bounds.is_none_or(|(min, max)| may(min, max))
+            }
+            _ => true,
+        })
+    }
+
+    /// The same for a column of unsigned integers, whose bounds are whole.
+    pub(crate) fn number_pages(
+        &self,
+        group: usize,
+        leaf: usize,
+        may: &mut dyn FnMut(u64, u64) -> bool,
+    ) -> Vec<Range<u32>> {
+        self.chosen(group, leaf, &mut |index, page| match index {
+            ColumnIndexMetaData::INT64(index) if page < index.num_pages() as usize => {
+                let bounds = index.min_value(page).zip(index.max_value(page));
+                bounds.is_none_or(|(min, max)| may(*min as u64, *max as u64))
+            }
+            _ => true,
+        })
+    }
+
+    /// Positions of the pages of a leaf column in a row group that `choose` takes; all of the group where
+    /// it has no index that makes sense.
+    fn chosen(
+        &self,
+        group: usize,
+        leaf: usize,
+        choose: &mut dyn FnMut(&ColumnIndexMetaData, usize) -> bool,
+    ) -> Vec<Range<u32>> {
         let Some(all) = self.groups.get(group).cloned() else {
             return Vec::new();
         };
         let metadata = self.meta.metadata();
-        let index = metadata
-            .column_index()
-            .and_then(|i| i.get(group)?.get(leaf));
-        let offsets = metadata
-            .offset_index()
-            .and_then(|o| o.get(group)?.get(leaf));
-        let (Some(ColumnIndexMetaData::BYTE_ARRAY(index)), Some(offsets)) = (index, offsets) else {
+        let index = metadata.column_index();
+        let offsets = metadata.offset_index();
+        let index = index.and_then(|i| i.get(group)?.get(leaf));
+        let offsets = offsets.and_then(|o| o.get(group)?.get(leaf));
+        let (Some(index), Some(offsets)) = (index, offsets) else {
             return vec![all];
         };
         let Some(pages) = page_ranges(offsets.page_locations(), &all) else {
@@ -148,9 +179,7 @@ impl OpenFragment {
         };
         let mut out: Vec<Range<u32>> = Vec::new();
         for (page, range) in pages.into_iter().enumerate() {
-            let known = page < index.num_pages() as usize;
-            let bounds = known.then(|| index.min_value(page).zip(index.max_value(page)));
-            if bounds.flatten().is_none_or(|(min, max)| may(min, max)) {
+            if choose(index, page) {
                 match out.last_mut() {
                     Some(last) if last.end == range.start => last.end = range.end,
                     _ => out.push(range),

@@ -10,6 +10,7 @@ mod catalog;
 mod corruption;
 mod embed;
 mod golden;
+mod graph;
 mod histories;
 mod kill;
 mod limits;

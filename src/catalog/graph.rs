@@ -1,0 +1,193 @@
+//! From the name of a graph to one state of one of its branches.
+
+use std::sync::Arc;
+
+use super::history::HistoryEntry;
+use super::log::Head;
+use super::manifest::BranchManifest;
+use super::resolve::{TableSnapshot, dataset};
+use super::slot::{DatasetEntry, DatasetKind};
+use crate::graph::schema::GraphSchema;
+use crate::ident::{BranchName, Name};
+use crate::store::{ObjRef, Store};
+use crate::{Error, Result};
+
+/// Which state of a branch.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum At {
+    /// The newest one.
+    Head,
+    /// The one that this commit made.
+    Commit(String),
+    /// The one that was current at this catalog version.
+    Catalog(u64),
+}
+
+/// One state of one branch of a graph: all its types at one commit.
+#[derive(Debug, Clone)]
+pub struct GraphSnapshot {
+    /// Name of the graph.
+    pub name: Name,
+    /// Name of the branch.
+    pub branch: BranchName,
+    /// The graph's entry in the head.
+    pub dataset: DatasetEntry,
+    /// Manifest of the branch's head.
+    pub current: Arc<BranchManifest>,
+    /// Reference of the state's manifest.
+    pub manifest_ref: ObjRef,
+    /// Manifest of the state.
+    pub manifest: Arc<BranchManifest>,
+    /// The schema of the state.
+    pub schema: Arc<GraphSchema>,
+    /// Catalog version of the head.
+    pub catalog_version: u64,
+}
+
+impl GraphSnapshot {
+    /// The table of a type.
+    ///
+    /// # Errors
+    /// `Corrupt` if the manifest lacks a type of its schema.
+    pub async fn table(&self, store: &Store, type_id: u64) -> Result<TableSnapshot> {
+        let missing = || {
+            let expected = format!("table {type_id}");
+            Error::corrupt("version manifest", &self.manifest_ref.key, expected, "none")
+        };
+        let key = format!("table:{type_id}:{}", self.manifest_ref.key);
+        let table = match store.cache().get(&key) {
+            Some(known) => known,
+            None => {
+                let loaded = self.manifest.table(store, type_id).await?;
+                let table = Arc::new(loaded.ok_or_else(missing)?);
+                store.cache().put(&key, Arc::clone(&table), 4 * 1024);
+                table
+            }
+        };
+        Ok(TableSnapshot {
+            name: self.name.clone(),
+            dataset: self.dataset.clone(),
+            current: Arc::clone(&self.current),
+            manifest_ref: self.manifest_ref.clone(),
+            manifest: Arc::clone(&self.manifest),
+            table,
+            catalog_version: self.catalog_version,
+        })
+    }
+
+    /// Commit id of the state.
+    pub fn commit_id(&self) -> &str {
+        &self.manifest.commit.id
+    }
+}
+
+/// The entry of a graph.
+///
+/// # Errors
+/// `NotFound` for a name of nothing, or of something else.
+pub async fn graph_dataset(store: &Store, head: &Head, name: &Name) -> Result<DatasetEntry> {
+    let found = dataset(store, head, name).await?;
+    let graph = found.filter(|entry| entry.kind == DatasetKind::Graph);
+    graph.ok_or_else(|| Error::NotFound {
+        what: "graph",
+        name: name.to_string(),
+    })
+}
+
+/// A state of a branch of a graph.
+///
+/// # Errors
+/// `NotFound` for the graph, the branch or the commit; `VersionUnavailable` for a state that is no
+/// longer retained.
+pub async fn graph(
+    store: &Store,
+    head: &Head,
+    name: &Name,
+    branch: &BranchName,
+    at: &At,
+) -> Result<GraphSnapshot> {
+    let dataset = graph_dataset(store, head, name).await?;
+    let missing = || Error::NotFound {
+        what: "branch",
+        name: format!("{name}@{branch}"),
+    };
+    let entry = dataset.branch(branch).cloned().ok_or_else(missing)?;
+    let current = Arc::new(BranchManifest::load(store, &entry.manifest).await?);
+    let (manifest_ref, manifest) = match past(store, &current, at).await? {
+        None => (entry.manifest, Arc::clone(&current)),
+        Some(Some(old)) => {
+            let manifest = BranchManifest::load(store, &old.manifest).await?;
+            (old.manifest, Arc::new(manifest))
+        }
+        Some(None) => return Err(unavailable(name, branch, at)),
+    };
+    let schema = load_schema(store, &manifest, &manifest_ref).await?;
+    Ok(GraphSnapshot {
+        name: name.clone(),
+        branch: branch.clone(),
+        dataset,
+        current,
+        manifest_ref,
+        manifest,
+        schema,
+        catalog_version: head.version,
+    })
+}
+
+/// `None` if the head of the branch is meant, else the retained state if there is one.
+async fn past(
+    store: &Store,
+    current: &BranchManifest,
+    at: &At,
+) -> Result<Option<Option<HistoryEntry>>> {
+    let is_current = match at {
+        At::Head => true,
+        At::Commit(id) => current.commit.id == *id,
+        At::Catalog(version) => current.catalog_version <= *version,
+    };
+    if is_current {
+        return Ok(None);
+    }
+    let wanted = |entry: &HistoryEntry| match at {
+        At::Head => false,
+        At::Commit(id) => entry.commit_id == *id,
+        At::Catalog(version) => entry.catalog_version <= *version,
+    };
+    current.history.find(store, &wanted).await.map(Some)
+}
+
+fn unavailable(name: &Name, branch: &BranchName, at: &At) -> Error {
+    match at {
+        At::Catalog(version) => Error::VersionUnavailable {
+            table: format!("{name}@{branch}"),
+            version: *version,
+            detail: "no retained state of the branch is that old".to_owned(),
+        },
+        At::Commit(id) => Error::NotFound {
+            what: "commit",
+            name: format!("{id} of {name}@{branch}"),
+        },
+        At::Head => Error::NotFound {
+            what: "branch",
+            name: format!("{name}@{branch}"),
+        },
+    }
+}
+
+async fn load_schema(
+    store: &Store,
+    manifest: &BranchManifest,
+    manifest_ref: &ObjRef,
+) -> Result<Arc<GraphSchema>> {
+    let missing = || Error::corrupt("version manifest", &manifest_ref.key, "a schema", "none");
+    let object = manifest.definition.as_ref().ok_or_else(missing)?;
+    let key = format!("graph-schema:{}", object.key);
+    if let Some(known) = store.cache().get(&key) {
+        return Ok(known);
+    }
+    let bytes = store.get("graph schema", object).await?;
+    let schema = GraphSchema::decode(&object.key, &bytes)?;
+    let (schema, size) = (Arc::new(schema), bytes.len() * 2 + key.len());
+    store.cache().put(&key, Arc::clone(&schema), size);
+    Ok(schema)
+}

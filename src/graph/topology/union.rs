@@ -1,0 +1,114 @@
+//! The adjacency of a whole edge table.
+
+use super::EdgeTable;
+use super::layer::{Layer, Loaded, Loader, Side};
+use super::pace::Pace;
+use super::stats::ReachStats;
+use crate::Result;
+use crate::graph::query::Direction;
+use crate::table::read::TableReader;
+
+/// Neighbours in one direction over all fragments of a version. Nodes are row ids.
+#[derive(Debug, Clone)]
+pub struct Topology {
+    layers: Vec<Layer>,
+    edges: usize,
+    nodes: usize,
+    parallel: bool,
+}
+
+impl Topology {
+    /// Loads the adjacency of `edges`; what is in the cache of the store is not read again.
+    ///
+    /// # Errors
+    /// `Corrupt` or `Parquet` for a fragment that is not what its entry says, `ResourceLimitExceeded`
+    /// for a row id above 2^32 - 2, the budget's own when it runs out.
+    pub async fn load(edges: &EdgeTable, direction: Direction) -> Result<Self> {
+        let (mut stats, reader) = (ReachStats::default(), edges.reader());
+        let mut pace = Pace::default();
+        let mut loader = Loader {
+            reader: &reader,
+            stats: &mut stats,
+            pace: &mut pace,
+            held_only: false,
+        };
+        let loaded = load(&mut loader, direction).await?;
+        Ok(loaded.unwrap_or_else(|| Self::of(Vec::new())))
+    }
+
+    fn of(layers: Vec<Layer>) -> Self {
+        let nodes = layers.iter().filter(|l| l.edges() > 0);
+        let nodes = nodes.map(|l| l.largest() as usize + 1).max();
+        Self {
+            edges: layers.iter().map(Layer::edges).sum(),
+            nodes: nodes.unwrap_or(0),
+            parallel: layers.len() > 1 || layers.iter().any(Layer::parallel),
+            layers,
+        }
+    }
+
+    /// Edges, each counted once a direction, dead ones included where they are kept.
+    pub fn edges(&self) -> usize {
+        self.edges
+    }
+
+    /// One more than the largest row id at any end.
+    pub fn nodes(&self) -> usize {
+        self.nodes
+    }
+
+    /// Whether [`Topology::neighbours`] may name a node twice or out of order: parallel edges, several
+    /// fragments, both directions.
+    pub fn repeats(&self) -> bool {
+        self.parallel
+    }
+
+    /// An upper bound of the number of neighbours of a node.
+    pub fn degree(&self, rid: u32) -> usize {
+        self.layers.iter().map(|l| l.degree(rid)).sum()
+    }
+
+    /// The neighbours of a node, one for each edge; `buffer` is room for them. In ascending order and
+    /// each once unless [`Topology::repeats`].
+    #[inline]
+    pub fn neighbours<'a>(&'a self, rid: u32, buffer: &'a mut Vec<u32>) -> &'a [u32] {
+        if let [layer] = self.layers.as_slice()
+            && let Some(slice) = layer.slice(rid)
+        {
+            return slice;
+        }
+        buffer.clear();
+        for layer in &self.layers {
+            match layer.slice(rid) {
+                Some(slice) => buffer.extend_from_slice(slice),
+                None => layer.append(rid, buffer),
+            }
+        }
+        buffer
+    }
+}
+
+/// Loads all layers; `None` if one is missing that may not be made.
+pub(super) async fn load(
+    loader: &mut Loader<'_>,
+    direction: Direction,
+) -> Result<Option<Topology>> {
+    let sides: &[Side] = match direction {
+        Direction::Out => &[Side::Out],
+        Direction::In => &[Side::In],
+        Direction::Both => &[Side::Out, Side::In],
+    };
+    let reader: TableReader = loader.reader.clone();
+    let entries = reader.entries().await?;
+    let mut layers = Vec::new();
+    for side in sides {
+        for entry in entries.iter() {
+            match loader.layer(entry, *side).await? {
+                Loaded::Empty => {}
+                Loaded::Missing => return Ok(None),
+                Loaded::Layer(layer) => layers.push(layer),
+            }
+        }
+    }
+    Ok(Some(Topology::of(layers)))
+}

@@ -1,0 +1,12 @@
+//! The query language: text to checked query, parameters, limits.
+
+mod fixture;
+mod fuzz;
+mod limits;
+mod params;
+mod results;
+mod scopes;
+mod searches;
+mod shapes;
+mod syntax;
+mod types;
