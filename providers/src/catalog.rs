@@ -1,4 +1,5 @@
-//! The catalog `sg`: schema `embeddings` with the embedding tables of the store.
+//! The catalog `sg`: schema `embeddings` with the embedding tables of the store, and a schema for each
+//! branch of each graph.
 
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use stratagraph::ident::{Name, VersionedName};
 
 use crate::columns::PlannedTable;
 use crate::error::{ResultExt, to_datafusion};
+use crate::graph::GraphTables;
 use crate::metadata::Metadata;
 use crate::versioned::VersionedTableProvider;
 
@@ -23,24 +25,41 @@ pub const EMBEDDINGS: &str = "embeddings";
 #[derive(Debug)]
 pub struct StratagraphCatalog {
     embeddings: Arc<EmbeddingsSchema>,
+    metadata: Arc<Metadata>,
 }
 
 impl StratagraphCatalog {
     /// A catalog over what the process knows; no store call.
     pub fn new(metadata: Arc<Metadata>) -> Self {
         Self {
-            embeddings: Arc::new(EmbeddingsSchema { metadata }),
+            embeddings: Arc::new(EmbeddingsSchema {
+                metadata: Arc::clone(&metadata),
+            }),
+            metadata,
         }
     }
 }
 
 impl CatalogProvider for StratagraphCatalog {
     fn schema_names(&self) -> Vec<String> {
-        vec![EMBEDDINGS.to_owned()]
+        let datasets = self.metadata.datasets();
+        let graphs = datasets
+            .iter()
+            .filter(|(_, kind)| **kind == DatasetKind::Graph);
+        let graphs = graphs.map(|(name, _)| name.clone());
+        std::iter::once(EMBEDDINGS.to_owned())
+            .chain(graphs)
+            .collect()
     }
 
     fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
-        (name == EMBEDDINGS).then(|| Arc::clone(&self.embeddings) as Arc<dyn SchemaProvider>)
+        if name == EMBEDDINGS {
+            return Some(Arc::clone(&self.embeddings) as Arc<dyn SchemaProvider>);
+        }
+        let graph = GraphTables::named(Arc::clone(&self.metadata), name)?;
+        graph
+            .is_known()
+            .then(|| Arc::new(graph) as Arc<dyn SchemaProvider>)
     }
 
     fn register_schema(
@@ -60,7 +79,7 @@ impl CatalogProvider for StratagraphCatalog {
     }
 }
 
-fn refuse(table: &str, verb: &'static str) -> DataFusionError {
+pub(crate) fn refuse(table: &str, verb: &'static str) -> DataFusionError {
     to_datafusion(Error::ReadOnlyTable {
         table: table.to_owned(),
         verb,

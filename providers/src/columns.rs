@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use stratagraph::catalog::graph::GraphSnapshot;
 use stratagraph::catalog::resolve::TableSnapshot;
-use stratagraph::ident::Name;
+use stratagraph::graph::schema::{GraphType, table_columns};
+use stratagraph::ident::{BranchName, Name};
 use stratagraph::table::manifest::{Layout, SchemaVersion, TableManifest};
-use stratagraph::table::schema::arrow_schema;
+use stratagraph::table::schema::{arrow_schema, graph_schema};
 use stratagraph::{Error, Result};
 
 /// Columns that the engine keeps for itself.
@@ -22,11 +24,24 @@ pub struct PlannedColumn {
     pub field: Arc<Field>,
 }
 
+/// The type of a graph that a table holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TypeOf {
+    /// Branch of the graph.
+    pub branch: BranchName,
+    /// Type id.
+    pub type_id: u64,
+    /// Name of the type.
+    pub type_name: String,
+}
+
 /// The columns that a table had when a statement was planned.
 #[derive(Debug)]
 pub struct PlannedTable {
-    /// The table.
+    /// The dataset: a table, or a graph.
     pub name: Name,
+    /// Its type, if the dataset is a graph.
+    pub graph: Option<TypeOf>,
     /// Its dataset; another one under the same name is another table.
     pub dataset: String,
     /// Key of the manifest that they were read from.
@@ -45,12 +60,45 @@ impl PlannedTable {
         let columns = columns_of(&snapshot.name, &snapshot.table)?;
         Ok(Self {
             name: snapshot.name.clone(),
+            graph: None,
             dataset: snapshot.manifest.dataset.clone(),
             manifest: snapshot.manifest_ref.key.clone(),
             schema: schema_of(&columns),
             columns,
             opened: AtomicBool::new(false),
         })
+    }
+
+    /// The columns of a type of a graph: those that SQL sees, or with `internal` all of them.
+    pub fn of_type(snapshot: &GraphSnapshot, of: &GraphType, internal: bool) -> Result<Self> {
+        let manifest = &snapshot.manifest_ref.key;
+        let stored = graph_schema(of.layout(), 0, &table_columns(of)?)?;
+        let mut columns = all_columns(&stored)?;
+        columns.retain(|c| internal || !INTERNAL.contains(&c.field.name().as_str()));
+        Ok(Self {
+            name: snapshot.name.clone(),
+            graph: Some(TypeOf {
+                branch: snapshot.branch.clone(),
+                type_id: of.id,
+                type_name: of.name.clone(),
+            }),
+            dataset: snapshot.manifest.dataset.clone(),
+            manifest: manifest.clone(),
+            schema: schema_of(&columns),
+            columns,
+            opened: AtomicBool::new(false),
+        })
+    }
+
+    /// What the table is called in messages.
+    pub fn label(&self) -> String {
+        match &self.graph {
+            None => self.name.to_string(),
+            Some(of) if of.branch == BranchName::main() => {
+                format!("{}.{}", self.name, of.type_name)
+            }
+            Some(of) => format!("{}@{}.{}", self.name, of.branch, of.type_name),
+        }
     }
 
     /// The columns that every embedding table has, for one whose manifests are gone: the width of
@@ -71,6 +119,7 @@ impl PlannedTable {
         let columns: Vec<_> = types.into_iter().enumerate().map(column).collect();
         Self {
             name,
+            graph: None,
             dataset,
             manifest: String::new(),
             schema: schema_of(&columns),
@@ -139,7 +188,7 @@ pub(crate) fn map_columns(
     pinned: &[PlannedColumn],
 ) -> Result<Vec<u64>> {
     let changed = |detail: String| Error::SchemaChanged {
-        table: planned.name.to_string(),
+        table: planned.label(),
         detail,
     };
     // Ids mean something within one dataset only.

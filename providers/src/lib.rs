@@ -19,7 +19,9 @@ mod adapter;
 mod catalog;
 mod columns;
 mod error;
+mod exec;
 mod function;
+mod graph;
 mod hooks;
 mod masked_source;
 mod metadata;
@@ -37,9 +39,14 @@ pub(crate) use datafusion::catalog::Session;
 pub use catalog::{EMBEDDINGS, EmbeddingsSchema, StratagraphCatalog, check_ddl};
 pub use columns::{PlannedColumn, PlannedTable};
 pub use error::{ResultExt, find_error, find_in_std, from_datafusion, to_datafusion};
+pub use exec::{EdgeHandle, ExpandExec, ExpandNode, ExpandPlanner, ExpandSpec};
 pub use function::{
     ArgSpec, ArgType, ArgValue, BoundArgs, FunctionProvider, FunctionRegistry, FunctionSpec,
-    PlainFunction, PlannedArgs, RunContext, TableFunction, VerbExec,
+    PlainFunction, PlannedArgs, RunContext, TableFunction, VerbExec, Wanted,
+};
+pub use graph::{
+    GraphQuery, GraphReach, GraphSources, GraphTables, Seeds, answer_schema, plan_inner,
+    split_branch,
 };
 pub use hooks::{TableWrite, WriteHooks};
 pub use masked_source::MaskedSource;

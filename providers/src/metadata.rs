@@ -10,10 +10,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use arrow::datatypes::SchemaRef;
+use stratagraph::catalog::graph::{self, At, GraphSnapshot};
 use stratagraph::catalog::resolve::{self, TableSnapshot};
 use stratagraph::catalog::slot::DatasetKind;
 use stratagraph::catalog::{Catalog, Head, SnapshotPin};
-use stratagraph::ident::Name;
+use stratagraph::ident::{BranchName, Name};
 use stratagraph::{Error, Result};
 use tokio::runtime::{Handle, RuntimeFlavor};
 
@@ -46,6 +47,7 @@ pub struct Metadata {
     looked_at: AtomicI64,
     names: RwLock<Arc<BTreeMap<String, DatasetKind>>>,
     tables: RwLock<HashMap<String, Arc<PlannedTable>>>,
+    graphs: RwLock<HashMap<(String, String), Arc<GraphSnapshot>>>,
     fallback: Mutex<Vec<Fallback>>,
 }
 
@@ -58,6 +60,7 @@ impl Metadata {
             looked_at: AtomicI64::new(i64::MIN),
             names: RwLock::default(),
             tables: RwLock::default(),
+            graphs: RwLock::default(),
             fallback: Mutex::default(),
         })
     }
@@ -114,6 +117,7 @@ impl Metadata {
             datasets.into_iter().map(|(n, d)| (n, d.kind)).collect();
         let known = |name: &String, _: &mut Arc<PlannedTable>| names.contains_key(name);
         write(&self.tables).retain(known);
+        write(&self.graphs).retain(|(name, _), _| names.contains_key(name));
         let mut current = write(&self.names);
         // Another task may have listed a newer head meanwhile.
         if self.listed.fetch_max(head.version, Ordering::Relaxed) <= head.version {
@@ -160,6 +164,70 @@ impl Metadata {
             other => other?,
         };
         PlannedTable::of(&found).map(Arc::new)
+    }
+
+    /// The newest known state of a branch of a graph; looks only when it is not known. `None` when
+    /// there is no such graph or branch.
+    pub async fn graph(
+        &self,
+        name: &Name,
+        branch: &BranchName,
+    ) -> Result<Option<Arc<GraphSnapshot>>> {
+        if let Some(head) = self.catalog.cached()
+            && let Some(found) = self.graph_in(&head, name, branch).await?
+        {
+            return Ok(Some(found));
+        }
+        let head = self.refresh().await?;
+        self.graph_in(&head, name, branch).await
+    }
+
+    async fn graph_in(
+        &self,
+        head: &Head,
+        name: &Name,
+        branch: &BranchName,
+    ) -> Result<Option<Arc<GraphSnapshot>>> {
+        match graph::graph(self.catalog.store(), head, name, branch, &At::Head).await {
+            Ok(state) => Ok(Some(self.learn_graph(&state, &At::Head))),
+            Err(Error::NotFound { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Keeps the newest state of a branch.
+    pub(crate) fn learn_graph(&self, state: &GraphSnapshot, at: &At) -> Arc<GraphSnapshot> {
+        let state = Arc::new(state.clone());
+        if *at == At::Head {
+            let key = (state.name.to_string(), state.branch.to_string());
+            write(&self.graphs).insert(key, Arc::clone(&state));
+        }
+        state
+    }
+
+    /// A state that this process has seen, without any wait.
+    pub fn known_graph(&self, name: &str, branch: &str) -> Option<Arc<GraphSnapshot>> {
+        let key = (name.to_owned(), branch.to_owned());
+        read(&self.graphs).get(&key).cloned()
+    }
+
+    /// For planning hooks: a state of a branch. Only one that this process has never seen waits.
+    ///
+    /// # Errors
+    /// `NotFound`, and `MetadataNotLoaded` where waiting would block the runtime.
+    pub fn graph_now(&self, name: &Name, branch: &BranchName) -> Result<Arc<GraphSnapshot>> {
+        if let Some(known) = self.known_graph(name.as_str(), branch.as_str()) {
+            return Ok(known);
+        }
+        let missing = || Error::NotFound {
+            what: "graph",
+            name: match *branch == BranchName::main() {
+                true => name.to_string(),
+                false => format!("{name}@{branch}"),
+            },
+        };
+        let call = "Stratagraph::refresh_metadata()";
+        wait(name.as_str(), call, self.graph(name, branch))??.ok_or_else(missing)
     }
 
     /// Keeps the columns of a current version.

@@ -91,8 +91,8 @@ impl FragmentScan<'_> {
     fn adapter(&self) -> Result<FieldIdAdapterFactory> {
         let table = &self.snapshot.table;
         let missing = || {
-            let name = self.planned.name.as_str();
-            stratagraph::Error::corrupt("table manifest", name, "a schema", "none")
+            let label = self.planned.label();
+            stratagraph::Error::corrupt("table manifest", label, "a schema", "none")
         };
         let current = table.current_schema().ok_or_else(missing).df()?;
         let pinned = all_columns(current).df()?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
 use datafusion::error::Result;
 use stratagraph::embed::{default_model, parse_spec};
+use stratagraph::graph::topology::TraversalMode;
 
 use crate::error::{bad_argument, to_datafusion};
 
@@ -30,6 +31,8 @@ pub struct Settings {
     pub ann: AnnMode,
     /// The model of calls that name none.
     pub default_model: String,
+    /// How traversals look up neighbours. The answers are the same.
+    pub traversal: TraversalMode,
     /// Whether scans report statistics. Off makes a scan count and compare rows itself.
     pub statistics: bool,
 }
@@ -41,6 +44,7 @@ impl Default for Settings {
             max_staleness: Duration::ZERO,
             ann: AnnMode::Exact,
             default_model: default_model().to_owned(),
+            traversal: TraversalMode::Auto,
             statistics: true,
         }
     }
@@ -122,6 +126,17 @@ impl ExtensionOptions for Settings {
                 self.default_model = parse_spec(value).map_err(to_datafusion)?.to_string();
             }
             "max_staleness" => self.max_staleness = span(&name, value)?,
+            "traversal" => {
+                let modes = [
+                    TraversalMode::Auto,
+                    TraversalMode::Index,
+                    TraversalMode::Adjacency,
+                ];
+                let text = value.trim().to_ascii_lowercase();
+                let mode = modes.into_iter().find(|mode| mode.to_string() == text);
+                let expected = "expected auto, index or adjacency";
+                self.traversal = mode.ok_or_else(|| bad_argument("SET", &name, expected))?;
+            }
             "ann" => {
                 self.ann = match value.trim().to_ascii_lowercase().as_str() {
                     "exact" => AnnMode::Exact,
@@ -179,6 +194,11 @@ impl ExtensionOptions for Settings {
                 "The embedding model of calls that name none",
             ),
             entry(
+                "traversal",
+                self.traversal.to_string(),
+                "auto: neighbours are looked up the cheaper way; index, adjacency: always this way",
+            ),
+            entry(
                 "statistics",
                 self.statistics.to_string(),
                 "Whether scans report row counts and bounds to the optimizer",
@@ -210,6 +230,7 @@ mod tests {
             ("ann", "fast"),
             ("default_model", "openai:m@https://user:s3cr3t@h/v1"),
             ("default_model", "hash:x"),
+            ("traversal", "fast"),
             ("nothing", "1"),
         ] {
             let error = settings.set(key, value).unwrap_err();

@@ -13,7 +13,11 @@ use datafusion::logical_expr::dml::{InsertOp, MergeIntoClause};
 use datafusion::logical_expr::{Expr, LogicalPlan, TableProviderFilterPushDown};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::future::join_all;
+use stratagraph::Error;
+use stratagraph::catalog::Head;
+use stratagraph::catalog::graph::{self, At, GraphSnapshot};
 use stratagraph::catalog::resolve::{self, TableSnapshot};
+use stratagraph::graph::schema::GraphType;
 use stratagraph::table::file::FragmentFile;
 
 use crate::columns::PlannedTable;
@@ -35,6 +39,8 @@ enum Reads {
     Current,
     /// A version by number.
     Version(u64),
+    /// A past state of the graph that the table belongs to.
+    At(At),
     /// One that is resolved already.
     Snapshot(Arc<TableSnapshot>),
 }
@@ -91,6 +97,24 @@ impl VersionedTableProvider {
         })
     }
 
+    /// The table of a type with its row ids, in a state that is resolved already; for plans that are
+    /// made inside a statement.
+    pub async fn of_type(
+        metadata: Arc<Metadata>,
+        snapshot: &GraphSnapshot,
+        of: &GraphType,
+        pin: Arc<StatementPin>,
+    ) -> stratagraph::Result<Self> {
+        let table = snapshot.table(metadata.catalog().store(), of.id).await?;
+        let planned = Arc::new(PlannedTable::of_type(snapshot, of, true)?);
+        Ok(Self {
+            reads: Reads::Snapshot(Arc::new(table)),
+            pin: Some(pin),
+            sealed: true,
+            ..Self::current(metadata, planned)
+        })
+    }
+
     /// The same table whose DML is planned by `hooks`.
     pub fn with_hooks(mut self, hooks: Arc<dyn WriteHooks>) -> Self {
         self.hooks = Some(hooks);
@@ -101,6 +125,14 @@ impl VersionedTableProvider {
     pub(crate) fn with_version(&self, version: u64) -> Self {
         Self {
             reads: Reads::Version(version),
+            ..self.clone()
+        }
+    }
+
+    /// The same table in a past state of its graph.
+    pub(crate) fn with_snapshot(&self, at: At) -> Self {
+        Self {
+            reads: Reads::At(at),
             ..self.clone()
         }
     }
@@ -151,19 +183,43 @@ impl VersionedTableProvider {
             }
             None => self.metadata.fallback_pin(key_of(state)),
         };
-        let version = match &self.reads {
-            Reads::Snapshot(snapshot) => return Ok((Arc::clone(snapshot), pin)),
-            Reads::Version(version) => Some(*version),
-            Reads::Current => None,
-        };
+        if let Reads::Snapshot(snapshot) = &self.reads {
+            return Ok((Arc::clone(snapshot), pin));
+        }
         let staleness = Settings::of(state.config_options()).max_staleness;
         let head = pin.snapshot(&self.metadata, staleness).await?;
-        let store = self.metadata.catalog().store();
-        let snapshot = resolve::table(store, &head, &self.planned.name, version).await?;
-        if version.is_none() {
+        let snapshot = self.in_head(&head).await?;
+        if self.planned.graph.is_none() && matches!(self.reads, Reads::Current) {
             self.metadata.learn(&snapshot)?;
         }
         Ok((Arc::new(snapshot), pin))
+    }
+
+    /// The version that is read, in the snapshot of a head.
+    async fn in_head(&self, head: &Head) -> stratagraph::Result<TableSnapshot> {
+        let store = self.metadata.catalog().store();
+        let name = &self.planned.name;
+        let Some(of) = &self.planned.graph else {
+            let version = match &self.reads {
+                Reads::Version(version) => Some(*version),
+                _ => None,
+            };
+            return resolve::table(store, head, name, version).await;
+        };
+        let at = match &self.reads {
+            Reads::At(at) => at,
+            _ => &At::Head,
+        };
+        let state = graph::graph(store, head, name, &of.branch, at).await?;
+        self.metadata.learn_graph(&state, at);
+        // A type that was dropped and made again has another id.
+        if state.schema.by_id(of.type_id).is_none() {
+            return Err(Error::SchemaChanged {
+                table: self.planned.label(),
+                detail: "the type is not in this state of the graph".to_owned(),
+            });
+        }
+        state.table(store, of.type_id).await
     }
 
     /// Opens the table's first fragments as this process knows them, once for each version of its
@@ -177,7 +233,7 @@ impl VersionedTableProvider {
             return;
         }
         let store = self.metadata.catalog().store();
-        let Ok(snapshot) = resolve::table(store, &head, &self.planned.name, None).await else {
+        let Ok(snapshot) = self.in_head(&head).await else {
             return;
         };
         if let Ok(fragments) = live_fragments(store, &snapshot).await {
@@ -196,7 +252,7 @@ impl VersionedTableProvider {
         write: TableWrite,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match &self.hooks {
-            None => Err(read_only(self.planned.name.as_str(), &write)),
+            None => Err(read_only(&self.planned.label(), &write)),
             Some(hooks) => {
                 let (rows, pin) = (self.captured.clone(), self.pin.clone());
                 hooks.plan_write(state, self, write, rows, pin).await

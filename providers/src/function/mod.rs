@@ -16,6 +16,7 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::execution::TaskContext;
 use datafusion::execution::context::SessionState;
+use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::ExecutionPlan;
 use stratagraph::Result;
 
@@ -94,10 +95,41 @@ pub trait TableFunction: Debug + Send + Sync + 'static {
         Ok(None)
     }
 
+    /// Whether conditions, columns and a number of rows that a statement wants of the answer are given
+    /// to [`Self::scan`], which applies all of them.
+    fn owns_filters(&self) -> bool {
+        false
+    }
+
+    /// A plan for exactly what a statement wants of a read that owns its filters. Called when a
+    /// statement is planned and under EXPLAIN: reads metadata at most.
+    async fn scan(
+        &self,
+        args: &BoundArgs,
+        _state: &dyn datafusion::catalog::Session,
+        _wanted: Wanted<'_>,
+        _context: &RunContext,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Err(stratagraph::Error::NotYetSupported {
+            feature: format!("{}() as a plan", args.function),
+        })
+    }
+
     /// Does the work, completely, and gives all rows. Called at most once for each execution of a
     /// plan, never when a statement is planned. Dropping the future cancels it.
     async fn run(self: Arc<Self>, args: BoundArgs, context: RunContext)
     -> Result<Vec<RecordBatch>>;
+}
+
+/// What a statement wants of an answer.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// Columns by index; all of them for `None`.
+    pub projection: Option<&'a [usize]>,
+    /// Conditions on the answer's columns.
+    pub filters: &'a [Expr],
+    /// Rows at most, of those that meet the conditions.
+    pub limit: Option<usize>,
 }
 
 /// The arguments of a call while a statement is planned; parameters have no value yet.

@@ -19,7 +19,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use super::args::BoundArgs;
 use super::exec::{Call, VerbExec};
 use super::value::ArgValue;
-use super::{FunctionSpec, PlannedArgs, RunContext, TableFunction};
+use super::{FunctionSpec, PlannedArgs, RunContext, TableFunction, Wanted};
 use crate::error::{ResultExt, bad_argument};
 use crate::metadata::Metadata;
 use crate::pin::{StatementPin, pin_plan, seal_plan};
@@ -290,6 +290,9 @@ impl TableProvider for FunctionProvider {
         let claim = |filter: &&Expr| {
             Ok(match self.binding(filter)? {
                 Binding::Value(..) | Binding::Unbound => TableProviderFilterPushDown::Exact,
+                Binding::None if self.function.owns_filters() && is_plain(filter)? => {
+                    TableProviderFilterPushDown::Exact
+                }
                 Binding::None => TableProviderFilterPushDown::Unsupported,
             })
         };
@@ -301,7 +304,7 @@ impl TableProvider for FunctionProvider {
         state: &dyn Session,
         projection: Option<&Vec<usize>>,
         filters: &[Expr],
-        _limit: Option<usize>,
+        limit: Option<usize>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let args = self.bind(filters)?;
         let projection = projection.cloned();
@@ -325,6 +328,24 @@ impl TableProvider for FunctionProvider {
             metadata: Arc::clone(&self.metadata),
         };
         let schema = self.answer_schema();
+        if self.function.owns_filters() {
+            let mut own = Vec::new();
+            for filter in filters {
+                if matches!(self.binding(filter)?, Binding::None) {
+                    own.push(filter.clone());
+                }
+            }
+            let wanted = Wanted {
+                projection: projection.as_deref(),
+                filters: &own,
+                limit,
+            };
+            return self
+                .function
+                .scan(&args, state, wanted, &context)
+                .await
+                .df();
+        }
         if let Some(plan) = self.function.plan(&args, state, &context).await.df()? {
             return project(plan, projection, &schema);
         }
@@ -337,6 +358,22 @@ impl TableProvider for FunctionProvider {
         };
         Ok(Arc::new(VerbExec::new(Arc::new(call), result, projection)?))
     }
+}
+
+/// Whether a condition is about the answer's own columns and the same however often it is asked.
+fn is_plain(filter: &Expr) -> Result<bool> {
+    let odd = filter.exists(|node| {
+        let odd = matches!(
+            node,
+            Expr::OuterReferenceColumn(..)
+                | Expr::Placeholder(_)
+                | Expr::Exists(_)
+                | Expr::InSubquery(_)
+                | Expr::ScalarSubquery(_)
+        );
+        Ok(odd)
+    })?;
+    Ok(!odd && !filter.is_volatile())
 }
 
 /// The asked columns of a streamed answer, under the planned fields.

@@ -32,6 +32,8 @@ pub enum ArgType {
     Relation,
     /// A string or an integer.
     Snapshot,
+    /// Ids: a list of strings, one string, or a subquery of one column.
+    Ids,
 }
 
 impl ArgType {
@@ -49,12 +51,18 @@ impl ArgType {
             Self::Params => "a struct or a string of JSON",
             Self::Relation => "a table name or a subquery",
             Self::Snapshot => "a commit id or a catalog version",
+            Self::Ids => "a list of strings, a string, or a subquery of one column",
         }
     }
 
     /// Whether an identifier stands for its own text.
     pub(crate) fn takes_identifier(self) -> bool {
         matches!(self, Self::Name | Self::Relation | Self::Names)
+    }
+
+    /// Whether a subquery can be given.
+    pub(crate) fn takes_subquery(self) -> bool {
+        matches!(self, Self::Relation | Self::Ids)
     }
 
     /// A literal as this type; `None` if it is something else.
@@ -86,6 +94,11 @@ impl ArgType {
             Self::Snapshot => text()
                 .map(ArgValue::Text)
                 .or_else(|| integer(value).map(ArgValue::Int)),
+            // An id may have commas.
+            Self::Ids => match text() {
+                Some(text) => Some(ArgValue::Names(vec![text])),
+                None => strings(value).map(ArgValue::Names),
+            },
         }
     }
 
@@ -114,6 +127,13 @@ impl ArgType {
             Self::Query => {
                 let value = list().map(ArgValue::Vector);
                 Some(value.unwrap_or_else(|| ArgValue::Text(text.to_owned())))
+            }
+            Self::Ids => {
+                let inner = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
+                Some(ArgValue::Names(match inner {
+                    Some(list) => split(list),
+                    None => vec![text.to_owned()],
+                }))
             }
             Self::Snapshot => match text.parse() {
                 Ok(version) => Some(ArgValue::Int(version)),

@@ -155,7 +155,7 @@ impl CallPlanner<'_> {
                 let value = self.name_value(arg, name.clone());
                 Ok(known(value, format!("{name:?}")))
             }
-            SqlExpr::Subquery(query) if arg.arg_type == ArgType::Relation => {
+            SqlExpr::Subquery(query) if arg.arg_type.takes_subquery() => {
                 let plan = self.context.plan(TableFactor::Derived {
                     lateral: false,
                     subquery: query,

@@ -11,6 +11,7 @@ use datafusion::logical_expr::planner::{
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, TableFactor, Value};
 use stratagraph::Error;
+use stratagraph::catalog::graph::At;
 
 use super::scan_name;
 use crate::error::{bad_argument, to_datafusion};
@@ -122,29 +123,52 @@ fn versioned(
     name: &str,
     hints: &[Expr],
 ) -> Result<LogicalPlan> {
-    let mut version = None;
+    let of_graph = table.planned().graph.is_some();
+    let known = if of_graph { "snapshot" } else { "version" };
+    let mut found = None;
     for hint in hints {
         let (key, value) = parse(name, hint)?;
-        if key != "version" {
-            return Err(bad_argument(
-                name,
-                &key,
-                "is not a hint of this table; use version",
-            ));
+        if key != known {
+            let reason = format!("is not a hint of this table; use {known}");
+            return Err(bad_argument(name, &key, reason));
         }
-        if version.replace(value).is_some() || table.is_explicit() {
-            return Err(bad_argument(name, "version", "is given twice"));
+        if found.replace(value).is_some() || table.is_explicit() {
+            return Err(bad_argument(name, known, "is given twice"));
         }
     }
-    let version = version.ok_or_else(|| bad_argument(name, "WITH", "has no hint"))?;
-    let source: Arc<dyn TableProvider> = Arc::new(table.with_version(version));
-    let scan = scan_name(reference.table(), &[name.to_owned(), version.to_string()]);
+    let value = found.ok_or_else(|| bad_argument(name, "WITH", "has no hint"))?;
+    let text = value.to_string();
+    let past = match (of_graph, value) {
+        (false, Hint::Number(version)) => table.with_version(version),
+        (false, Hint::Text(_)) => {
+            return Err(bad_argument(name, known, "expected a version number"));
+        }
+        (true, Hint::Number(version)) => table.with_snapshot(At::Catalog(version)),
+        (true, Hint::Text(commit)) => table.with_snapshot(At::Commit(commit)),
+    };
+    let source: Arc<dyn TableProvider> = Arc::new(past);
+    let scan = scan_name(reference.table(), &[name.to_owned(), text]);
     LogicalPlanBuilder::scan(TableReference::bare(scan), provider_as_source(source), None)?
         .alias(reference.clone())?
         .build()
 }
 
-fn parse(name: &str, hint: &Expr) -> Result<(String, u64)> {
+/// The value of a hint.
+enum Hint {
+    Number(u64),
+    Text(String),
+}
+
+impl std::fmt::Display for Hint {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Text(text) => write!(f, "{text:?}"),
+        }
+    }
+}
+
+fn parse(name: &str, hint: &Expr) -> Result<(String, Hint)> {
     let odd = || bad_argument(name, &hint.to_string(), "a hint is written version = n");
     let Expr::BinaryOp {
         left,
@@ -158,20 +182,20 @@ fn parse(name: &str, hint: &Expr) -> Result<(String, u64)> {
         return Err(odd());
     };
     let key = key.value.to_ascii_lowercase();
-    if key != "version" {
-        return Ok((key, 0));
-    }
-    match right.as_ref() {
-        Expr::Value(value) => match &value.value {
-            Value::Number(text, _) => {
-                let number = text
-                    .to_string()
-                    .parse()
-                    .map_err(|_| bad_argument(name, "version", "expected a version number"))?;
-                Ok((key, number))
-            }
-            _ => Err(bad_argument(name, "version", "expected a version number")),
-        },
-        _ => Err(bad_argument(name, "version", "expected a version number")),
-    }
+    let expected = match key.as_str() {
+        "snapshot" => "expected a commit id or a catalog version",
+        "version" => "expected a version number",
+        // What it is worth is not asked of a hint that nobody knows.
+        _ => return Ok((key, Hint::Number(0))),
+    };
+    let wrong = || bad_argument(name, &key, expected);
+    let Expr::Value(value) = right.as_ref() else {
+        return Err(wrong());
+    };
+    let value = match &value.value {
+        Value::Number(text, _) => Hint::Number(text.to_string().parse().map_err(|_| wrong())?),
+        Value::SingleQuotedString(text) => Hint::Text(text.clone()),
+        _ => return Err(wrong()),
+    };
+    Ok((key, value))
 }

@@ -3,6 +3,7 @@
 
 mod columns;
 mod dml;
+mod expand;
 mod faults;
 mod functions;
 mod io;

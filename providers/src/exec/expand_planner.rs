@@ -1,0 +1,50 @@
+//! The planner of traversals.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::common::internal_err;
+use datafusion::error::Result;
+use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
+use datafusion::logical_expr::{LogicalPlan, UserDefinedLogicalNode};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
+
+use super::expand::ExpandExec;
+use super::expand_node::ExpandNode;
+
+/// Plans [`ExpandNode`] as [`ExpandExec`]. For the inner physical planner of a graph query.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct ExpandPlanner;
+
+#[async_trait]
+impl ExtensionPlanner for ExpandPlanner {
+    async fn plan_extension(
+        &self,
+        planner: &dyn PhysicalPlanner,
+        node: &dyn UserDefinedLogicalNode,
+        _logical_inputs: &[&LogicalPlan],
+        physical_inputs: &[Arc<dyn ExecutionPlan>],
+        session: &dyn Session,
+        planning_ctx: &PhysicalPlanningContext,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let Some(node) = node.as_any().downcast_ref::<ExpandNode>() else {
+            return Ok(None);
+        };
+        let [input] = physical_inputs else {
+            return internal_err!("a traversal has one input");
+        };
+        let schema = node.input().schema();
+        let src: Arc<dyn PhysicalExpr> =
+            planner.create_physical_expr(node.src(), schema, session, planning_ctx)?;
+        let Some(src) = src.downcast_ref::<Column>() else {
+            return internal_err!("the source of a traversal is a column");
+        };
+        let (edge, spec) = (node.edge().clone(), node.spec().clone());
+        let plan = ExpandExec::try_new(Arc::clone(input), src.clone(), edge, spec)?;
+        Ok(Some(Arc::new(plan)))
+    }
+}

@@ -1,0 +1,11 @@
+//! Operators that DataFusion does not have: a logical node, its planner and its execution each.
+
+mod expand;
+mod expand_metrics;
+mod expand_node;
+mod expand_planner;
+mod memory;
+
+pub use expand::ExpandExec;
+pub use expand_node::{EdgeHandle, ExpandNode, ExpandSpec};
+pub use expand_planner::ExpandPlanner;

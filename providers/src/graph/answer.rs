@@ -1,0 +1,347 @@
+//! What a query returns: groups, distinct rows, order, number of rows.
+
+use std::sync::Arc;
+
+use datafusion::arrow::datatypes::{DataType, Field as ArrowField, Schema, SchemaRef};
+use datafusion::common::{internal_err, plan_err};
+use datafusion::error::Result;
+use datafusion::functions_aggregate::average::avg_udaf;
+use datafusion::functions_aggregate::count::count_udaf;
+use datafusion::functions_aggregate::min_max::{max_udaf, min_udaf};
+use datafusion::functions_aggregate::sum::sum_udaf;
+use datafusion::logical_expr::expr::AggregateFunction;
+use datafusion::logical_expr::{AggregateUDF, Expr as Df, LogicalPlanBuilder, SortExpr, cast, lit};
+use stratagraph::graph::query::{Aggregate, Count, Expr, Output, Query, Var};
+use stratagraph::graph::value::{Scalar, Value};
+
+use super::expr::answer_type;
+use super::lower::Lowering;
+use super::names::column_expr;
+use super::needs::orders_by_ids;
+use super::row::{Columns, Field, Row};
+
+/// Digits of a sum of 64-bit integers that cannot overflow while it is made.
+const SUM_DIGITS: u8 = 38;
+
+/// The columns of a query's answer, all nullable.
+pub fn answer_schema(query: &Query) -> SchemaRef {
+    let fields = query
+        .outputs
+        .iter()
+        .map(|output| ArrowField::new(&output.name, answer_type(&output.value_type), true));
+    Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+}
+
+impl Lowering<'_> {
+    /// The answer over the rows of the pattern.
+    pub(super) fn answer(&self, row: Row) -> Result<LogicalPlanBuilder> {
+        let query = self.query;
+        let (skip, fetch) = (
+            self.count(query.skip.as_ref())?,
+            self.count(query.limit.as_ref())?,
+        );
+        let plan = match (query.aggregates(), query.distinct) {
+            (true, _) => self.grouped(row)?,
+            (false, true) => self.distinct(row)?,
+            (false, false) => self.plain(row)?,
+        };
+        let plan = match (skip, fetch) {
+            (None, None) => plan,
+            (skip, fetch) => plan.limit(skip.unwrap_or(0), fetch)?,
+        };
+        let shown = query
+            .outputs
+            .iter()
+            .enumerate()
+            .map(|(at, output)| column_expr(&place(at)).alias(&output.name));
+        plan.project(shown.collect::<Vec<_>>())
+    }
+
+    /// Each row as it is.
+    fn plain(&self, row: Row) -> Result<LogicalPlanBuilder> {
+        let mut shown = Vec::new();
+        for (at, output) in self.query.outputs.iter().enumerate() {
+            let value = self.scalars.lower(&output.expr, &row)?;
+            shown.push(self.typed(value, output).alias(place(at)));
+        }
+        let mut keys = Vec::new();
+        for key in &self.query.order {
+            let name = self.names.unique("order");
+            let columns = WithOutputs {
+                lowering: self,
+                row: &row,
+            };
+            shown.push(self.scalars.lower(&key.expr, &columns)?.alias(&name));
+            keys.push(sorted(column_expr(&name), key.descending));
+        }
+        if orders_by_ids(self.query) {
+            for name in self.ids_by_name(&row) {
+                let tie = self.names.unique("tie");
+                shown.push(column_expr(&name).alias(&tie));
+                keys.push(sorted(column_expr(&tie), false));
+            }
+        }
+        let plan = LogicalPlanBuilder::from(row.plan).project(shown)?;
+        order(plan, keys)
+    }
+
+    /// Columns with the ids of all variables, in the order of the variables' names.
+    fn ids_by_name(&self, row: &Row) -> Vec<String> {
+        let ids = row
+            .columns
+            .iter()
+            .filter(|((_, field), _)| *field == Field::Id);
+        let mut ids: Vec<(&str, &String)> = ids
+            .filter_map(|((var, _), name)| {
+                Some((self.query.variables.get(*var)?.name.as_str(), name))
+            })
+            .collect();
+        ids.sort_unstable();
+        ids.into_iter().map(|(_, name)| name.clone()).collect()
+    }
+
+    /// Equal rows once. The order can only name result columns.
+    fn distinct(&self, row: Row) -> Result<LogicalPlanBuilder> {
+        let mut shown = Vec::new();
+        for (at, output) in self.query.outputs.iter().enumerate() {
+            let value = self.scalars.lower(&output.expr, &row)?;
+            shown.push(self.typed(value, output).alias(place(at)));
+        }
+        let plan = LogicalPlanBuilder::from(row.plan)
+            .project(shown)?
+            .distinct()?;
+        let mut keys = Vec::new();
+        for key in &self.query.order {
+            let value = self.scalars.lower(&key.expr, &Results::default())?;
+            keys.push(sorted(value, key.descending));
+        }
+        order(plan, self.with_ties(keys, |_| true))
+    }
+
+    /// Result columns break ties, so that the order is total.
+    fn with_ties(&self, mut keys: Vec<SortExpr>, of: impl Fn(&Output) -> bool) -> Vec<SortExpr> {
+        if !keys.is_empty() {
+            let ties = self.query.outputs.iter().enumerate().filter(|(_, o)| of(o));
+            keys.extend(ties.map(|(at, _)| sorted(column_expr(&place(at)), false)));
+        }
+        keys
+    }
+
+    /// One row for each group, which the outputs without an aggregate are the key of.
+    fn grouped(&self, row: Row) -> Result<LogicalPlanBuilder> {
+        let outputs = self.query.outputs.iter().enumerate();
+        let (grouping, computed): (Vec<_>, Vec<_>) =
+            outputs.partition(|(_, output)| !output.expr.aggregates());
+        let keys = self.query.order.iter().map(|key| &key.expr);
+        let mut results = Results::default();
+        let mut aggregates = Vec::new();
+        for wanted in computed
+            .iter()
+            .map(|(_, o)| &o.expr)
+            .chain(keys)
+            .flat_map(aggregates_in)
+        {
+            if results.aggregates.iter().all(|(known, _)| known != wanted) {
+                let name = self.names.unique("aggregate");
+                aggregates.push(self.aggregate(wanted, &row)?.alias(&name));
+                results.aggregates.push((wanted.clone(), name));
+            }
+        }
+        let mut groups = Vec::new();
+        for (at, output) in &grouping {
+            groups.push(
+                self.scalars
+                    .lower(&output.expr, &row)
+                    .map(|g| g.alias(place(*at))),
+            );
+        }
+        let deferred = self.deferred.filter(|_| groups.iter().any(Result::is_err));
+        let row = match deferred {
+            Some(var) => self.grouped_by_rid(row, var, aggregates)?,
+            None => {
+                let groups = groups.into_iter().collect::<Result<Vec<_>>>()?;
+                let plan = LogicalPlanBuilder::from(row.plan).aggregate(groups, aggregates)?;
+                Row {
+                    plan: plan.build()?,
+                    columns: Default::default(),
+                    selective: false,
+                }
+            }
+        };
+        let mut shown = Vec::new();
+        for (at, output) in grouping {
+            let value = match deferred {
+                Some(_) => self.scalars.lower(&output.expr, &row)?,
+                None => column_expr(&place(at)),
+            };
+            shown.push(self.typed(value, output).alias(place(at)));
+        }
+        for (at, output) in computed {
+            let value = self.scalars.lower(&output.expr, &results)?;
+            shown.push(self.typed(value, output).alias(place(at)));
+        }
+        shown.extend(results.aggregates.iter().map(|(_, name)| column_expr(name)));
+        let mut keys = Vec::new();
+        for key in &self.query.order {
+            let value = self.scalars.lower(&key.expr, &results)?;
+            keys.push(sorted(value, key.descending));
+        }
+        let plan = LogicalPlanBuilder::from(row.plan).project(shown)?;
+        order(
+            plan,
+            self.with_ties(keys, |output| !output.expr.aggregates()),
+        )
+    }
+
+    /// Groups by the row id of a variable, with the columns of the variable joined to the groups.
+    fn grouped_by_rid(&self, row: Row, var: Var, aggregates: Vec<Df>) -> Result<Row> {
+        let rid = self.names.unique("group");
+        let key = row.expr(var, Field::Rid)?.alias(&rid);
+        let plan = LogicalPlanBuilder::from(row.plan).aggregate(vec![key], aggregates)?;
+        let groups = Row {
+            plan: plan.build()?,
+            columns: [((var, Field::Rid), rid)].into(),
+            selective: row.selective,
+        };
+        self.hydrate(groups, var)
+    }
+
+    fn aggregate(&self, expr: &Expr, row: &Row) -> Result<Df> {
+        let Expr::Aggregate {
+            function,
+            argument,
+            distinct,
+        } = expr
+        else {
+            return internal_err!("{expr:?} is not an aggregate");
+        };
+        let argument = argument.as_deref();
+        let value = match argument {
+            None => lit(1i64),
+            Some(Expr::Id(var)) if *function == Aggregate::Count => row.expr(*var, Field::Rid)?,
+            Some(argument) => self.scalars.lower(argument, row)?,
+        };
+        let of = argument.and_then(|a| self.scalars.type_of(a)?.scalar());
+        let wide = matches!(of, Some(Scalar::I64 | Scalar::U64));
+        let (udaf, value) = match function {
+            Aggregate::Count => (count_udaf(), value),
+            // A sum in 64 bits would wrap.
+            Aggregate::Sum if wide => {
+                let digits = DataType::Decimal128(SUM_DIGITS, 0);
+                (sum_udaf(), cast(value, digits))
+            }
+            Aggregate::Sum => (sum_udaf(), value),
+            Aggregate::Avg => (avg_udaf(), cast(value, DataType::Float64)),
+            Aggregate::Min => (min_udaf(), value),
+            Aggregate::Max => (max_udaf(), value),
+        };
+        Ok(call(udaf, value, *distinct))
+    }
+
+    /// A value in the declared type of its column; a sum that does not fit is an error there.
+    fn typed(&self, value: Df, output: &Output) -> Df {
+        cast(value, answer_type(&output.value_type))
+    }
+
+    fn count(&self, count: Option<&Count>) -> Result<Option<usize>> {
+        let number = match count {
+            None => return Ok(None),
+            Some(Count::Literal(number)) => usize::try_from(*number).ok(),
+            Some(Count::Param(at)) => match self.scalars.params.get(*at) {
+                Some(Value::Int(number)) => usize::try_from(*number).ok(),
+                _ => return plan_err!("a number of rows is an integer, not null"),
+            },
+        };
+        match number {
+            Some(number) => Ok(Some(number)),
+            None => plan_err!("a number of rows is not negative"),
+        }
+    }
+}
+
+/// The columns of a row, and result columns as what they are made of.
+struct WithOutputs<'a> {
+    lowering: &'a Lowering<'a>,
+    row: &'a Row,
+}
+
+impl Columns for WithOutputs<'_> {
+    fn column(&self, var: Var, field: Field) -> Result<Df> {
+        self.row.expr(var, field)
+    }
+
+    fn result(&self, expr: &Expr) -> Result<Df> {
+        match expr {
+            Expr::Output(at) => match self.lowering.query.outputs.get(*at) {
+                Some(output) => self.lowering.scalars.lower(&output.expr, self.row),
+                None => internal_err!("there is no result column {at}"),
+            },
+            other => internal_err!("{other:?} in a query that does not group"),
+        }
+    }
+}
+
+/// Result columns and aggregates after a grouping.
+#[derive(Default)]
+struct Results {
+    aggregates: Vec<(Expr, String)>,
+}
+
+impl Columns for Results {
+    fn column(&self, var: Var, field: Field) -> Result<Df> {
+        internal_err!("variable {var} has no {field:?} after a grouping")
+    }
+
+    fn result(&self, expr: &Expr) -> Result<Df> {
+        if let Expr::Output(at) = expr {
+            return Ok(column_expr(&place(*at)));
+        }
+        match self.aggregates.iter().find(|(known, _)| known == expr) {
+            Some((_, name)) => Ok(column_expr(name)),
+            None => internal_err!("{expr:?} was not computed"),
+        }
+    }
+}
+
+/// The aggregates within an expression.
+fn aggregates_in(expr: &Expr) -> Vec<&Expr> {
+    match expr {
+        Expr::Aggregate { .. } => vec![expr],
+        Expr::Compare(_, a, b)
+        | Expr::HasItem(a, b)
+        | Expr::HasText(a, b)
+        | Expr::StartsWith(a, b) => [a, b].into_iter().flat_map(|e| aggregates_in(e)).collect(),
+        Expr::And(all) | Expr::Or(all) => all.iter().flat_map(aggregates_in).collect(),
+        Expr::Not(a) | Expr::IsNull(a) => aggregates_in(a),
+        _ => Vec::new(),
+    }
+}
+
+fn call(function: Arc<AggregateUDF>, value: Df, distinct: bool) -> Df {
+    let args = vec![value];
+    Df::AggregateFunction(AggregateFunction::new_udf(
+        function,
+        args,
+        distinct,
+        None,
+        Vec::new(),
+        None,
+    ))
+}
+
+/// Nulls come first ascending and last descending.
+fn sorted(value: Df, descending: bool) -> SortExpr {
+    value.sort(!descending, !descending)
+}
+
+fn order(plan: LogicalPlanBuilder, keys: Vec<SortExpr>) -> Result<LogicalPlanBuilder> {
+    match keys.is_empty() {
+        true => Ok(plan),
+        false => plan.sort(keys),
+    }
+}
+
+/// The column of a result by its place, while it is made.
+fn place(at: usize) -> String {
+    format!("out{at}")
+}

@@ -1,0 +1,88 @@
+//! A query as a plan.
+
+use std::sync::Arc;
+
+use datafusion::catalog::Session;
+use datafusion::error::Result;
+use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
+use datafusion::physical_plan::ExecutionPlan;
+use stratagraph::catalog::graph::GraphSnapshot;
+use stratagraph::graph::query::{Expr, Query};
+use stratagraph::graph::topology::TraversalMode;
+use stratagraph::graph::value::Value;
+
+use super::answer::answer_schema;
+use super::expr::Scalars;
+use super::inner::plan_inner;
+use super::lower::Lowering;
+use super::names::Names;
+use super::needs::{deferred, needs};
+use super::reach::apply;
+use super::sources::{GraphSources, types_of};
+use crate::error::ResultExt;
+use crate::function::Wanted;
+use crate::metadata::Metadata;
+use crate::pin::StatementPin;
+
+/// A checked query with the values of its parameters, to be read in one state of a graph.
+pub struct GraphQuery {
+    /// The query.
+    pub query: Arc<Query>,
+    /// Values of its parameters, in their order.
+    pub params: Vec<Value>,
+    /// When the statement began, microseconds since 1970-01-01 UTC.
+    pub now: i64,
+    /// How neighbours are looked up.
+    pub mode: TraversalMode,
+}
+
+impl GraphQuery {
+    /// The logical plan of the whole answer.
+    ///
+    /// # Errors
+    /// `SchemaChanged` for a query of another schema, `NotYetSupported` for a search.
+    pub fn lower(&self, sources: &GraphSources) -> Result<LogicalPlan> {
+        if let Some(error) = self.query.unsupported() {
+            return Err(error).df();
+        }
+        let lowering = Lowering {
+            query: &self.query,
+            scalars: Scalars {
+                query: &self.query,
+                schema: sources.schema(),
+                params: &self.params,
+                now: self.now,
+            },
+            sources,
+            needs: needs(&self.query),
+            names: Names::default(),
+            mode: self.mode,
+            deferred: deferred(&self.query, sources.schema()),
+        };
+        let pattern = &self.query.pattern;
+        let filters: Vec<&Expr> = pattern.filters.iter().collect();
+        let row = lowering.block(pattern, &filters, &[], None)?;
+        lowering.answer(row)?.build()
+    }
+
+    /// The physical plan of what a statement wants, in one state of a graph.
+    ///
+    /// # Errors
+    /// As [`Self::lower`], and those of reading metadata and of planning.
+    pub async fn plan(
+        &self,
+        state: &dyn Session,
+        metadata: &Arc<Metadata>,
+        snapshot: &GraphSnapshot,
+        pin: &Arc<StatementPin>,
+        wanted: Wanted<'_>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let types = types_of(&self.query);
+        let sources = GraphSources::of(metadata, snapshot, pin, &types)
+            .await
+            .df()?;
+        let plan = LogicalPlanBuilder::from(self.lower(&sources)?);
+        let plan = apply(plan, &answer_schema(&self.query), wanted)?;
+        plan_inner(state, &plan.build()?).await
+    }
+}

@@ -1,0 +1,78 @@
+//! A plan whose rows are assignments of variables, and where each variable's columns are in it.
+
+use std::collections::BTreeMap;
+
+use datafusion::common::{plan_datafusion_err, plan_err};
+use datafusion::error::Result;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use stratagraph::graph::query::{self, Var};
+
+use super::names::column_expr;
+
+/// A column of a variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Field {
+    /// The row id.
+    Rid,
+    /// The id.
+    Id,
+    /// A property by id.
+    Property(u64),
+}
+
+/// A plan and what its columns are.
+#[derive(Debug, Clone)]
+pub(super) struct Row {
+    pub(super) plan: LogicalPlan,
+    pub(super) columns: BTreeMap<(Var, Field), String>,
+    /// Whether it begins with a node that is found by its key, so that it has few rows.
+    pub(super) selective: bool,
+}
+
+impl Row {
+    /// The column's name, if the variable has it here.
+    pub(super) fn name(&self, var: Var, field: Field) -> Option<&str> {
+        self.columns.get(&(var, field)).map(String::as_str)
+    }
+
+    /// Whether a variable is bound.
+    pub(super) fn binds(&self, var: Var) -> bool {
+        self.columns.contains_key(&(var, Field::Rid))
+    }
+
+    /// The column as an expression.
+    pub(super) fn expr(&self, var: Var, field: Field) -> Result<Expr> {
+        let name = self.name(var, field);
+        name.map(column_expr)
+            .ok_or_else(|| plan_datafusion_err!("variable {var} has no column {field:?} here"))
+    }
+}
+
+/// Where an expression finds the columns of variables.
+pub(super) trait Columns {
+    /// The column of a variable.
+    fn column(&self, var: Var, field: Field) -> Result<Expr>;
+
+    /// What a result column or an aggregate is here, where there are any.
+    fn result(&self, expr: &query::Expr) -> Result<Expr> {
+        plan_err!("{expr:?} does not stand where rows are filtered")
+    }
+}
+
+impl Columns for Row {
+    fn column(&self, var: Var, field: Field) -> Result<Expr> {
+        self.expr(var, field)
+    }
+}
+
+/// The columns of two rows that are joined: the first one that has it.
+pub(super) struct Joined<'a>(pub(super) &'a Row, pub(super) &'a Row);
+
+impl Columns for Joined<'_> {
+    fn column(&self, var: Var, field: Field) -> Result<Expr> {
+        match self.0.name(var, field) {
+            Some(name) => Ok(column_expr(name)),
+            None => self.1.expr(var, field),
+        }
+    }
+}
