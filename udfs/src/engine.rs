@@ -5,13 +5,14 @@ use std::sync::Arc;
 use datafusion::execution::TaskContext;
 use datafusion::execution::session_state::SessionStateBuilder;
 use futures::{StreamExt, stream};
+use stratagraph::catalog::graph::{self, At, GraphSnapshot};
 use stratagraph::catalog::resolve::{self, TableSnapshot};
 use stratagraph::catalog::slot::{CommitKind, DatasetKind};
 use stratagraph::catalog::{Catalog, SnapshotPin};
 use stratagraph::embed::{
     Embedder, Handshake, ModelPolicy, ModelRegistry, ModelSpec, differences, parse_spec,
 };
-use stratagraph::ident::Name;
+use stratagraph::ident::{BranchName, Name};
 use stratagraph::publish::definition::{Definition, ModelRef};
 use stratagraph::store::Stager;
 use stratagraph::table::manifest::Layout;
@@ -43,15 +44,18 @@ impl Engine {
     pub(crate) async fn load_metadata(&self, tables: usize) -> Result<()> {
         self.metadata.refresh().await?;
         let datasets = self.metadata.datasets();
-        let embeddings = datasets
-            .iter()
-            .filter(|(_, kind)| **kind == DatasetKind::Embedding);
-        let names = embeddings
-            .filter_map(|(name, _)| Name::parse(name).ok())
-            .take(tables);
-        let loads = stream::iter(names).map(|name| async move {
-            if let Err(error) = self.metadata.table(&name).await {
-                tracing::warn!(table = %name, %error, "its columns could not be read");
+        let known = datasets.iter();
+        let names = known.filter_map(|(name, kind)| Some((Name::parse(name).ok()?, *kind)));
+        let loads = stream::iter(names.take(tables)).map(|(name, kind)| async move {
+            let loaded = match kind {
+                DatasetKind::Embedding => self.metadata.table(&name).await.map(drop),
+                DatasetKind::Graph => {
+                    let main = BranchName::main();
+                    self.metadata.graph(&name, &main).await.map(drop)
+                }
+            };
+            if let Err(error) = loaded {
+                tracing::warn!(dataset = %name, %error, "its columns could not be read");
             }
         });
         loads
@@ -233,6 +237,31 @@ impl Run {
     pub(crate) async fn table(&self, name: &Name, version: Option<u64>) -> Result<TableSnapshot> {
         let head = self.snapshot().await?;
         resolve::table(self.catalog().store(), &head, name, version).await
+    }
+
+    /// A state of a branch of a graph in that snapshot; the current one without `at`.
+    pub(crate) async fn graph(
+        &self,
+        name: &Name,
+        branch: &BranchName,
+        at: Option<&At>,
+    ) -> Result<GraphSnapshot> {
+        let head = self.snapshot().await?;
+        let store = self.catalog().store();
+        graph::graph(store, &head, name, branch, at.unwrap_or(&At::Head)).await
+    }
+
+    /// Learns what a commit of this process has made of a graph. The commit stands whatever happens
+    /// here.
+    pub(crate) async fn learn_graph(&self, name: &Name) {
+        let learn = async {
+            self.engine.metadata.refresh().await?;
+            let main = BranchName::main();
+            self.engine.metadata.graph(name, &main).await
+        };
+        if let Err(error) = learn.await {
+            tracing::warn!(%error, "the catalog could not be read after a commit");
+        }
     }
 
     /// Learns the names and columns that a commit of this process has changed. The commit stands

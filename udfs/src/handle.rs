@@ -7,21 +7,24 @@ use datafusion::prelude::SessionContext;
 use stratagraph::Result;
 use stratagraph::catalog::Catalog;
 use stratagraph::embed::{Embedder, Handshake, ModelRegistry};
+use stratagraph::graph::input::Grammar;
 use stratagraph::ident::{Name, TxnId, VersionedName};
-use stratagraph::publish::Deletes;
+use stratagraph::publish::{Deletes, Requester};
 use stratagraph_providers::Metadata;
 
 use crate::engine::{Engine, Run};
 use crate::host::Host;
+use crate::load::LoadMode;
 use crate::pinned::PinnedSource;
 use crate::report::{
     ChangeRow, CommitRow, CommitStatus, DropReport, ExpireReport, GarbageReport, GenerateReport,
-    ModelRow, NeighborReport, PinRow, RecomputeRow, RefreshPlan, RefreshReport, RejectedRow,
-    SegmentRow, StalenessRow, TableRow, VerifyRow, VersionRow,
+    GraphCreateReport, GraphDropReport, GraphLoadReport, GraphRow, GraphSchemaRow, ModelRow,
+    NeighborReport, PinRow, RecomputeRow, RefreshPlan, RefreshReport, RejectedRow, SegmentRow,
+    StalenessRow, TableRow, VerifyRow, VersionRow, ViolationRow,
 };
 use crate::verbs::{
-    self, Cascade, CommitFilter, CompactOptions, CreatePin, GenerateEmbeddings, ImportEmbeddings,
-    NeighborGraph, RefreshOptions, Search, SearchHit, Wanted,
+    self, Cascade, CommitFilter, CompactOptions, CreatePin, GenerateEmbeddings, GraphLoad,
+    GraphLoadTable, ImportEmbeddings, NeighborGraph, RefreshOptions, Search, SearchHit, Wanted,
 };
 
 /// A store, opened for the session on which it was installed. Clones share everything.
@@ -104,6 +107,147 @@ impl Stratagraph {
     /// Looks at the store, so that planning knows the tables that other processes have made since.
     pub async fn refresh_metadata(&self) -> Result<()> {
         self.engine.load_metadata(usize::MAX).await
+    }
+
+    /// Makes a graph without rows. `schema` is text of the schema language, or a path that ends in
+    /// `.pg`.
+    ///
+    /// # Errors
+    /// `SchemaInvalid` with everything that is wrong, `NotYetSupported`, `AlreadyExists`, and the
+    /// commit's own.
+    pub async fn graph_create(&self, graph: &str, schema: &str) -> Result<GraphCreateReport> {
+        verbs::graph::graph_create(&self.run(), &Name::parse(graph)?, schema).await
+    }
+
+    /// All graphs.
+    pub async fn graphs(&self) -> Result<Vec<GraphRow>> {
+        verbs::graph::graphs(&self.run()).await
+    }
+
+    /// Types, properties and constraints of `graph` or `graph@branch`.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub async fn graph_schema(&self, graph: &str) -> Result<Vec<GraphSchemaRow>> {
+        verbs::graph::graph_schema(&self.run(), graph).await
+    }
+
+    /// Loads records into a graph, all of them in one commit or none.
+    ///
+    /// # Errors
+    /// `RecordsInvalid` with what is wrong with the records, `KeyConflict` for an append whose ids
+    /// exist and that is sound otherwise, `ReadSetChanged` for an overwrite that another commit
+    /// outran; those of the files, the models and the commit. Nothing is changed then.
+    pub async fn graph_load(&self, load: GraphLoad) -> Result<GraphLoadReport> {
+        verbs::graph::graph_load(&self.run(), load).await
+    }
+
+    /// What [`graph_load`](Self::graph_load) would refuse, the first ones by record, type, id and
+    /// rule. Nothing is written.
+    ///
+    /// # Errors
+    /// Those of the files and of the models.
+    pub async fn graph_load_violations(&self, load: GraphLoad) -> Result<Vec<ViolationRow>> {
+        verbs::graph::graph_load_violations(&self.run(), load).await
+    }
+
+    /// Loads rows of a table or a query of the session into one type of a graph.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for columns that do not fit the type, else as
+    /// [`graph_load`](Self::graph_load).
+    pub async fn graph_load_table(&self, load: GraphLoadTable) -> Result<GraphLoadReport> {
+        verbs::graph::graph_load_table(&self.run(), load).await
+    }
+
+    /// Loads JSONL in the strict grammar.
+    ///
+    /// # Errors
+    /// As [`graph_load`](Self::graph_load).
+    pub async fn load_graph_batch(
+        &self,
+        graph: &str,
+        branch: &str,
+        data: &str,
+        mode: LoadMode,
+    ) -> Result<GraphLoadReport> {
+        self.load_graph_batch_as(graph, branch, None, data, mode, None)
+            .await
+    }
+
+    /// As [`load_graph_batch`](Self::load_graph_batch): a branch that is missing is made from
+    /// `base`, and the commit names `actor`.
+    ///
+    /// # Errors
+    /// As [`graph_load`](Self::graph_load).
+    pub async fn load_graph_batch_as(
+        &self,
+        graph: &str,
+        branch: &str,
+        base: Option<&str>,
+        data: &str,
+        mode: LoadMode,
+        actor: Option<&str>,
+    ) -> Result<GraphLoadReport> {
+        let load = GraphLoad {
+            branch: branch.to_owned(),
+            base: base.map(str::to_owned),
+            requester: Requester {
+                actor: actor.map(str::to_owned),
+                request_id: None,
+            },
+            ..GraphLoad::of_text(graph, data, mode)
+        };
+        self.graph_load(load).await
+    }
+
+    /// Loads JSONL in the compatible grammar.
+    ///
+    /// # Errors
+    /// As [`graph_load`](Self::graph_load).
+    pub async fn load(
+        &self,
+        graph: &str,
+        branch: &str,
+        data: &str,
+        mode: LoadMode,
+    ) -> Result<GraphLoadReport> {
+        self.load_as(graph, branch, None, data, mode, None).await
+    }
+
+    /// As [`load`](Self::load): a branch that is missing is made from `base`, and the commit names
+    /// `actor`.
+    ///
+    /// # Errors
+    /// As [`graph_load`](Self::graph_load).
+    pub async fn load_as(
+        &self,
+        graph: &str,
+        branch: &str,
+        base: Option<&str>,
+        data: &str,
+        mode: LoadMode,
+        actor: Option<&str>,
+    ) -> Result<GraphLoadReport> {
+        let load = GraphLoad {
+            branch: branch.to_owned(),
+            base: base.map(str::to_owned),
+            grammar: Grammar::Compatible,
+            requester: Requester {
+                actor: actor.map(str::to_owned),
+                request_id: None,
+            },
+            ..GraphLoad::of_text(graph, data, mode)
+        };
+        self.graph_load(load).await
+    }
+
+    /// Drops a graph with all its branches.
+    ///
+    /// # Errors
+    /// `NotFound`, `Pinned`, and the commit's own.
+    pub async fn graph_drop(&self, graph: &str) -> Result<GraphDropReport> {
+        verbs::graph::graph_drop(&self.run(), &Name::parse(graph)?).await
     }
 
     /// Makes a table from a source of the session and publishes it as version 0.

@@ -107,6 +107,11 @@ impl Cell for Micros {
     }
 }
 
+/// The column of a field; a Rust keyword is written `r#type`.
+fn column_name(field: &'static str) -> &'static str {
+    field.strip_prefix("r#").unwrap_or(field)
+}
+
 pub(crate) fn field<C: Cell>(name: &str) -> Field {
     Field::new(name, C::data_type(), C::NULLABLE)
 }
@@ -130,7 +135,7 @@ macro_rules! report {
 
         impl Report for $name {
             fn schema() -> SchemaRef {
-                Arc::new(Schema::new(vec![$(field::<$type>(stringify!($field)),)*]))
+                Arc::new(Schema::new(vec![$(field::<$type>(column_name(stringify!($field))),)*]))
             }
             fn batch(rows_in: &[Self]) -> Result<RecordBatch> {
                 let columns = vec![$(<$type as Cell>::column(rows_in.iter().map(|r| &r.$field)),)*];
@@ -139,6 +144,12 @@ macro_rules! report {
         }
     };
 }
+
+mod graph;
+
+pub use graph::{
+    GraphCreateReport, GraphDropReport, GraphLoadReport, GraphRow, GraphSchemaRow, ViolationRow,
+};
 
 report! {
     /// What `generate_embeddings` made.

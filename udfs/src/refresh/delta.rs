@@ -29,9 +29,9 @@ use super::included::Included;
 use super::infer::{Pipeline, Reused};
 use super::scan::{self, Scanned};
 use super::sink::Inferred;
-use super::spool::Spool;
 use crate::engine::{Run, has_unique_keys};
 use crate::source::{self, Source};
+use crate::spool::Spool;
 
 /// What a refresh found out; of the last attempt, except where it says otherwise.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

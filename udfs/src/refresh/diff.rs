@@ -20,9 +20,9 @@ use stratagraph_providers::from_datafusion;
 
 use super::included::Included;
 use super::scan::{HASH, KEY, MARK, source_schema};
-use super::spool::{Segment, Spool, Spooler};
 use crate::host::{Host, Joins};
 use crate::scalar::ContentHash;
+use crate::spool::{Segment, Spool, Spooler};
 
 /// Keys that a `NonUniqueKey` shows.
 const SHOWN_KEYS: usize = 10;
@@ -291,7 +291,7 @@ pub(crate) async fn refuse_repeats(
     })
 }
 
-async fn stream(
+pub(crate) async fn stream(
     context: &SessionContext,
     sql: &str,
 ) -> Result<datafusion::execution::SendableRecordBatchStream> {
@@ -299,7 +299,7 @@ async fn stream(
     run.await.map_err(from_datafusion)
 }
 
-fn is_exhausted(error: &Error) -> bool {
+pub(crate) fn is_exhausted(error: &Error) -> bool {
     let Error::Source { source } = error else {
         return false;
     };

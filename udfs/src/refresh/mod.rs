@@ -8,5 +8,4 @@ pub(crate) mod included;
 pub(crate) mod infer;
 pub(crate) mod scan;
 pub(crate) mod sink;
-pub(crate) mod spool;
 pub(crate) mod unique;

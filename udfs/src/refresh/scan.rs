@@ -18,11 +18,11 @@ use stratagraph::{Error, Result, limits};
 use stratagraph_providers::from_datafusion;
 
 use super::included::Included;
-use super::spool::{Segment, SegmentWriter, Spool, Spooler};
 use super::unique::KeyHashes;
 use crate::engine::Run;
 use crate::host::Host;
 use crate::source::Source;
+use crate::spool::{Segment, SegmentWriter, Spool, Spooler};
 
 /// Key of a source row.
 pub(crate) const KEY: &str = "k";

@@ -7,6 +7,7 @@ mod drop;
 mod expire;
 mod filter;
 mod generate;
+pub(crate) mod graph;
 mod import;
 mod models;
 mod neighbors;
@@ -38,6 +39,7 @@ pub(crate) use drop::drop_embeddings;
 pub(crate) use expire::expire_versions;
 pub use generate::GenerateEmbeddings;
 pub(crate) use generate::generate;
+pub use graph::{GraphLoad, GraphLoadTable, LoadSource, TableSource};
 pub use import::ImportEmbeddings;
 pub(crate) use import::import_embeddings;
 pub(crate) use models::embedding_models;
@@ -101,7 +103,8 @@ pub(crate) fn registry(engine: &Arc<Engine>) -> FunctionRegistry {
         commits::functions(engine),
     ];
     let functions = single.into_iter().chain(pairs.into_iter().flatten());
-    for function in functions.chain(pins::functions(engine)) {
+    let functions = functions.chain(pins::functions(engine));
+    for function in functions.chain(graph::functions(engine)) {
         registry.add(function);
     }
     registry

@@ -13,6 +13,8 @@ mod drift;
 mod duplicates;
 mod embed;
 mod generate;
+mod graph_load;
+mod graph_query;
 mod histories;
 mod install;
 mod models;

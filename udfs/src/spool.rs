@@ -60,6 +60,11 @@ impl Spooler {
         })
     }
 
+    /// Columns of the rows.
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        self.manager.schema()
+    }
+
     /// A new segment.
     pub(crate) fn segment(self: &Arc<Self>) -> SegmentWriter {
         SegmentWriter {

@@ -1,0 +1,278 @@
+//! Rules over rows: unique tuples, and how many edges a source has.
+
+use std::collections::BTreeSet;
+
+use arrow::array::{AsArray, RecordBatch, StringArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Int64Type};
+use stratagraph::Result;
+use stratagraph::graph::schema::{EdgeEnds, GraphType, Member};
+use stratagraph::graph::violation::Violation;
+
+use super::attempt::{Attempt, TypeState};
+use super::found::{Found, numbers, shown};
+use super::plans::Plan;
+
+/// A member of a tuple: how users call it, and its columns among loaded and among stored rows.
+struct Part {
+    name: String,
+    loaded: String,
+    stored: String,
+}
+
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+fn part(of: &GraphType, member: &Member) -> Option<Part> {
+    let part = |name: &str, loaded: String| Part {
+        name: name.to_owned(),
+        loaded,
+        stored: quoted(name),
+    };
+    Some(match member {
+        Member::Src => part("src", "s".to_owned()),
+        Member::Dst => part("dst", "d".to_owned()),
+        Member::Property(id) => {
+            let at = of.properties.iter().position(|p| p.id == *id)?;
+            part(&of.properties[at].name, format!("p{at}"))
+        }
+    })
+}
+
+fn texts(batch: &RecordBatch, column: usize) -> Result<StringArray> {
+    Ok(cast(batch.column(column), &DataType::Utf8)?
+        .as_string::<i32>()
+        .clone())
+}
+
+impl Attempt<'_> {
+    /// Counts the rows whose tuple another row has: each but the first of the load, and all that
+    /// meet a stored row that stays. A NULL in a tuple exempts it.
+    pub(crate) async fn unique(&self, found: &mut Found) -> Result<()> {
+        for state in self.states() {
+            for members in &state.of.unique {
+                let parts = members.iter().filter_map(|m| part(state.of, m));
+                let parts: Vec<Part> = parts.collect();
+                self.unique_in_load(state, &parts, found).await?;
+                self.unique_in_store(state, &parts, found).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn unique_in_load(
+        &self,
+        state: &TypeState<'_>,
+        parts: &[Part],
+        found: &mut Found,
+    ) -> Result<()> {
+        let Some(rows) = state.loaded() else {
+            return Ok(());
+        };
+        let plan = Plan::new(self.host()).with_rows("loaded", rows)?;
+        let plan = plan.holding(rows.rows());
+        let columns: Vec<&str> = parts.iter().map(|p| p.loaded.as_str()).collect();
+        let given: Vec<String> = columns.iter().map(|c| format!("{c} IS NOT NULL")).collect();
+        let same: Vec<String> = columns.iter().map(|c| format!("g.{c} = l.{c}")).collect();
+        let columns = columns.join(", ");
+        let sql = format!(
+            "SELECT l.r, l.k, g.first FROM (SELECT {columns}, min(r) AS first FROM loaded \
+             WHERE {} GROUP BY {columns} HAVING count(*) > 1) g JOIN loaded l ON {} \
+             WHERE l.r <> g.first",
+            given.join(" AND "),
+            same.join(" AND ")
+        );
+        let names: Vec<&str> = parts.iter().map(|p| p.name.as_str()).collect();
+        let take = |found: &mut Found, batch: RecordBatch| {
+            let (ids, firsts) = (texts(&batch, 1)?, numbers(&batch, 2)?);
+            for (row, record) in numbers(&batch, 0)?.iter().enumerate() {
+                found.add(Violation {
+                    record: *record,
+                    type_name: state.of.name.clone(),
+                    id: shown(ids.value(row)),
+                    rule: "unique",
+                    message: format!(
+                        "record {} has the same ({}); change one of them",
+                        firsts[row],
+                        names.join(", ")
+                    ),
+                });
+            }
+            Ok(())
+        };
+        found.merge(plan.fold(&sql, Found::default, take).await?);
+        Ok(())
+    }
+
+    async fn unique_in_store(
+        &self,
+        state: &TypeState<'_>,
+        parts: &[Part],
+        found: &mut Found,
+    ) -> Result<()> {
+        let (Some(rows), Some(_)) = (state.loaded(), state.surviving()) else {
+            return Ok(());
+        };
+        let plan = Plan::new(self.host()).with_rows("loaded", rows)?;
+        let plan = plan.holding(rows.rows());
+        let plan = plan.with("stored", self.table(state.of).await?);
+        let same = parts.iter();
+        let same = same.map(|p| format!("l.{} = b.{}", p.loaded, p.stored));
+        let same: Vec<String> = same.collect();
+        let stored: Vec<&str> = parts.iter().map(|p| p.stored.as_str()).collect();
+        let sql = format!(
+            "SELECT l.r, l.k, min(b.id) FROM loaded l JOIN {} b ON {} GROUP BY l.r, l.k",
+            staying(state, &stored),
+            same.join(" AND ")
+        );
+        let names: Vec<&str> = parts.iter().map(|p| p.name.as_str()).collect();
+        let take = |found: &mut Found, batch: RecordBatch| {
+            let (ids, holders) = (texts(&batch, 1)?, texts(&batch, 2)?);
+            for (row, record) in numbers(&batch, 0)?.iter().enumerate() {
+                found.add(Violation {
+                    record: *record,
+                    type_name: state.of.name.clone(),
+                    id: shown(ids.value(row)),
+                    rule: "unique",
+                    message: format!(
+                        "the stored row {:?} has the same ({}); change one of them",
+                        shown(holders.value(row)),
+                        names.join(", ")
+                    ),
+                });
+            }
+            Ok(())
+        };
+        found.merge(plan.fold(&sql, Found::default, take).await?);
+        Ok(())
+    }
+
+    /// Counts the sources that the load touches and that have too few edges after it, or too many.
+    pub(crate) async fn cardinality(&self, found: &mut Found) -> Result<()> {
+        for state in self.states() {
+            if let Some(ends) = &state.of.edge
+                && (ends.min > 0 || ends.max.is_some())
+            {
+                self.sources(state, ends, found).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn sources(
+        &self,
+        state: &TypeState<'_>,
+        ends: &EdgeEnds,
+        found: &mut Found,
+    ) -> Result<()> {
+        let Some(parts) = self.touched(state, ends) else {
+            return Ok(());
+        };
+        let mut plan = Plan::new(self.host());
+        if let Some(rows) = state.loaded() {
+            plan = plan.with_rows("loaded", rows)?.holding(rows.rows());
+        }
+        if state.stored.live_rows > 0 {
+            plan = plan.with("stored", self.table(state.of).await?);
+        }
+        if let Some(node) = self.states().find(|n| n.of.id == ends.from)
+            && let Some(rows) = node.loaded()
+        {
+            plan = plan.with_rows("nodes", rows)?.holding(rows.rows());
+        }
+        let min = i64::try_from(ends.min).unwrap_or(i64::MAX);
+        let max = ends
+            .max
+            .map_or(i64::MAX, |m| i64::try_from(m).unwrap_or(i64::MAX));
+        let sql = format!(
+            "SELECT t.s, count(x.s), coalesce(max(x.r), CAST(0 AS BIGINT UNSIGNED)) FROM \
+             (SELECT DISTINCT s FROM ({}) y) t LEFT JOIN ({}) x ON x.s = t.s GROUP BY t.s \
+             HAVING count(x.s) < {min} OR count(x.s) > {max}",
+            parts.touched, parts.edges
+        );
+        let bound = match ends.max {
+            Some(max) => format!("{}..{max}", ends.min),
+            None => format!("{}..", ends.min),
+        };
+        let take = |found: &mut Found, batch: RecordBatch| {
+            let sources = texts(&batch, 0)?;
+            let counts = batch.column(1).as_primitive::<Int64Type>();
+            for (row, record) in numbers(&batch, 2)?.iter().enumerate() {
+                let (source, count) = (shown(sources.value(row)), counts.value(row));
+                found.add(Violation {
+                    record: *record,
+                    type_name: state.of.name.clone(),
+                    id: source.clone(),
+                    rule: "cardinality",
+                    message: format!(
+                        "the source {source:?} would have {count} edges, allowed are {bound}; add \
+                         or remove edges of it"
+                    ),
+                });
+            }
+            Ok(())
+        };
+        found.merge(plan.fold(&sql, Found::default, take).await?);
+        Ok(())
+    }
+
+    /// Queries of the sources that the load touches, and of all edges after it; `None` if it touches
+    /// none.
+    fn touched(&self, state: &TypeState<'_>, ends: &EdgeEnds) -> Option<Sources> {
+        let stored = state.stored.live_rows > 0;
+        let loaded = state.loaded().is_some();
+        let (mut touched, mut edges) = (Vec::new(), Vec::new());
+        if loaded {
+            touched.push("SELECT s FROM loaded".to_owned());
+            edges.push("SELECT s, r FROM loaded".to_owned());
+        }
+        let old = "SELECT arrow_cast(src, 'Utf8') AS s";
+        let none = "CAST(NULL AS BIGINT UNSIGNED) AS r";
+        if stored && state.replaced {
+            // Sources that go themselves need no edges.
+            let node = self.states().find(|n| n.of.id == ends.from)?;
+            match (node.replaced, node.loaded()) {
+                (false, _) => touched.push(format!("{old} FROM stored")),
+                (true, Some(_)) => {
+                    let sql = "SELECT nodes.k AS s FROM nodes LEFT SEMI JOIN stored \
+                               ON nodes.k = stored.src";
+                    touched.push(sql.to_owned());
+                }
+                (true, None) => {}
+            }
+        } else if stored && loaded {
+            if state.keyed.as_ref().is_some_and(|keyed| keyed.known > 0) {
+                let sql = format!("{old} FROM loaded JOIN stored ON loaded.k = stored.id");
+                touched.push(sql);
+            }
+            edges.push(format!("{old}, {none} FROM {} b", staying(state, &["src"])));
+        }
+        (!touched.is_empty()).then(|| Sources {
+            touched: touched.join(" UNION ALL "),
+            edges: match edges.is_empty() {
+                true => format!("SELECT CAST(NULL AS VARCHAR) AS s, {none} WHERE false"),
+                false => edges.join(" UNION ALL "),
+            },
+        })
+    }
+}
+
+struct Sources {
+    touched: String,
+    edges: String,
+}
+
+/// The stored rows that the load does not replace, as a relation with `columns` and `id`.
+fn staying(state: &TypeState<'_>, columns: &[&str]) -> String {
+    let known = state.keyed.as_ref().is_some_and(|keyed| keyed.known > 0);
+    let columns: BTreeSet<&str> = columns.iter().copied().chain(["id"]).collect();
+    let columns: Vec<String> = columns.iter().map(|c| format!("stored.{c}")).collect();
+    let columns = columns.join(", ");
+    match known {
+        true => {
+            format!("(SELECT {columns} FROM loaded RIGHT ANTI JOIN stored ON loaded.k = stored.id)")
+        }
+        false => format!("(SELECT {columns} FROM stored)"),
+    }
+}

@@ -1,0 +1,291 @@
+//! Ends of edges: the row ids of their nodes, and nodes that stored edges still need.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray, BooleanArray, RecordBatch, StringBuilder, UInt64Builder};
+use arrow::compute::{and, filter_record_batch, is_not_null};
+use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
+use futures::TryStreamExt;
+use stratagraph::Result;
+use stratagraph::graph::schema::{EdgeEnds, GraphType};
+use stratagraph::graph::violation::Violation;
+use stratagraph::table::read::TableReader;
+
+use super::attempt::{Attempt, TypeState};
+use super::found::{Found, numbers, shown};
+use super::plans::{Plan, SPOOLS};
+use super::rows::ended_schema;
+use crate::host::Host;
+use crate::spool::{Spool, Spooler};
+
+/// Ids that are looked up at once.
+const GROUP_IDS: usize = 65_536;
+
+fn ids_schema() -> SchemaRef {
+    Arc::new(Schema::new(vec![
+        Field::new("k", DataType::Utf8, false),
+        Field::new("x", DataType::UInt64, false),
+    ]))
+}
+
+/// The row ids of those ids that `sql` gives in order and `stored` has.
+async fn look_up(host: &Host, plan: &Plan<'_>, sql: &str, stored: &TableReader) -> Result<Spool> {
+    let schema = Arc::new(Schema::new(vec![Field::new("k", DataType::Utf8, true)]));
+    let mut ids = plan.stream(sql, schema).await?;
+    let mut segment = Spooler::new(host, ids_schema(), "stored ends", SPOOLS).segment();
+    let mut waiting: Vec<RecordBatch> = Vec::new();
+    let mut rows = 0;
+    loop {
+        let batch = ids.try_next().await?;
+        let ended = batch.is_none();
+        if let Some(batch) = batch {
+            rows += batch.num_rows();
+            waiting.push(batch);
+        }
+        if rows >= GROUP_IDS || ended {
+            let texts = waiting.iter().map(|b| b.column(0).as_string::<i32>());
+            let keys: Vec<&str> = texts.flat_map(|t| t.iter().flatten()).collect();
+            let (mut known, mut rids) = (StringBuilder::new(), UInt64Builder::new());
+            for hit in stored.lookup(&keys).await? {
+                if let Some(rid) = hit.rid {
+                    known.append_value(keys[hit.key]);
+                    rids.append_value(rid);
+                }
+            }
+            let columns = vec![Arc::new(known.finish()) as _, Arc::new(rids.finish()) as _];
+            segment.push(RecordBatch::try_new(ids_schema(), columns)?)?;
+            waiting.clear();
+            rows = 0;
+        }
+        if ended {
+            break;
+        }
+    }
+    Ok(Spool::new(ids_schema(), vec![segment.finish()?]))
+}
+
+/// Ids and row ids of the nodes of one type that edges of this load may name.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct NodeIds {
+    spools: Vec<Spool>,
+}
+
+impl NodeIds {
+    fn rows(&self) -> u64 {
+        self.spools.iter().map(Spool::rows).sum()
+    }
+
+    /// Adds their tables to a plan, and gives the relation that reads them.
+    fn register<'a>(&self, mut plan: Plan<'a>, name: &str) -> Result<(Plan<'a>, String)> {
+        let mut parts = Vec::new();
+        for (at, spool) in self.spools.iter().enumerate() {
+            let table = format!("{name}{at}");
+            parts.push(format!("SELECT k, x FROM {table}"));
+            plan = plan.with(table, spool.table()?);
+        }
+        if parts.is_empty() {
+            parts.push(
+                "SELECT CAST(NULL AS VARCHAR) AS k, CAST(NULL AS BIGINT UNSIGNED) AS x WHERE false"
+                    .to_owned(),
+            );
+        }
+        Ok((
+            plan.holding(self.rows()),
+            format!("({})", parts.join(" UNION ALL ")),
+        ))
+    }
+}
+
+impl Attempt<'_> {
+    /// The nodes of a type: those of the load, and the stored ones that edges of the load name.
+    pub(crate) async fn node_ids(&self, node: &TypeState<'_>) -> Result<NodeIds> {
+        let mut ids = NodeIds::default();
+        let own = node.keyed.as_ref().map(|keyed| &keyed.rows);
+        ids.spools.extend(own.cloned());
+        let Some(stored) = node.surviving() else {
+            return Ok(ids);
+        };
+        let mut plan = Plan::new(self.host());
+        let mut ends = Vec::new();
+        for edge in self.states() {
+            let (Some(EdgeEnds { from, to, .. }), Some(keyed)) = (&edge.of.edge, &edge.keyed)
+            else {
+                continue;
+            };
+            let table = format!("edges{}", edge.of.id);
+            for (column, end) in [("s", from), ("d", to)] {
+                if *end == node.of.id {
+                    ends.push(format!("SELECT {column} AS k FROM {table}"));
+                }
+            }
+            plan = plan.with_rows(table, &keyed.rows)?;
+        }
+        if ends.is_empty() {
+            return Ok(ids);
+        }
+        let ends = format!("SELECT DISTINCT k FROM ({}) e", ends.join(" UNION ALL "));
+        let sql = match own {
+            None => format!("SELECT k FROM ({ends}) e ORDER BY k"),
+            Some(own) => {
+                plan = plan.with_rows("own", own)?.holding(own.rows());
+                format!(
+                    "SELECT e.k FROM own RIGHT ANTI JOIN ({ends}) e ON own.k = e.k ORDER BY e.k"
+                )
+            }
+        };
+        ids.spools
+            .push(look_up(self.host(), &plan, &sql, &stored).await?);
+        Ok(ids)
+    }
+
+    /// The edges of a type with the row ids of their ends, in the order of a fragment.
+    pub(crate) async fn with_ends(
+        &self,
+        edge: &TypeState<'_>,
+        rows: &Spool,
+        from: (&GraphType, &NodeIds),
+        to: (&GraphType, &NodeIds),
+        found: &mut Found,
+    ) -> Result<Spool> {
+        let plan = Plan::new(self.host()).with_rows("loaded", rows)?;
+        let (plan, sources) = from.1.register(plan, "sources")?;
+        let (plan, targets) = to.1.register(plan, "targets")?;
+        let schema = ended_schema(edge.of);
+        let own = schema.fields().len() - 2;
+        let columns = schema.fields().iter().take(own);
+        let columns: Vec<String> = columns.map(|f| format!("e.{}", f.name())).collect();
+        let sql = format!(
+            "SELECT {}, e.a, t.x AS b FROM {targets} t RIGHT JOIN \
+             (SELECT e.*, f.x AS a FROM {sources} f RIGHT JOIN loaded e ON f.k = e.s) e \
+             ON t.k = e.d ORDER BY e.a, b, e.k",
+            columns.join(", ")
+        );
+        let spooler = Spooler::new(self.host(), Arc::clone(&schema), "edges", SPOOLS);
+        let take = |state: &mut (Option<_>, Found), batch: RecordBatch| {
+            let batch = RecordBatch::try_new(Arc::clone(&schema), batch.columns().to_vec())?;
+            let ends = [(2, own, from.0), (3, own + 1, to.0)];
+            for (text, rid, node) in ends {
+                self.missing_ends(edge.of, &batch, (text, rid), node, &mut state.1)?;
+            }
+            let whole = and(
+                &is_not_null(batch.column(own))?,
+                &is_not_null(batch.column(own + 1))?,
+            )?;
+            let batch = match whole.true_count() == batch.num_rows() {
+                true => batch,
+                false => filter_record_batch(&batch, &whole)?,
+            };
+            let segment: &mut Option<crate::spool::SegmentWriter> = &mut state.0;
+            segment.get_or_insert_with(|| spooler.segment()).push(batch)
+        };
+        let (segment, missing) = plan.fold(&sql, || (None, Found::default()), take).await?;
+        found.merge(missing);
+        let segments = segment.map(|segment| segment.finish()).transpose()?;
+        Ok(Spool::new(schema, segments.into_iter().collect()))
+    }
+
+    /// Counts the ends of a batch that have no row id. A node that is refused for itself is no
+    /// second violation of its edges.
+    fn missing_ends(
+        &self,
+        of: &GraphType,
+        batch: &RecordBatch,
+        (text, rid): (usize, usize),
+        node: &GraphType,
+        found: &mut Found,
+    ) -> Result<()> {
+        let rids = batch.column(rid);
+        if rids.null_count() == 0 {
+            return Ok(());
+        }
+        let missing = BooleanArray::from_iter((0..rids.len()).map(|row| Some(rids.is_null(row))));
+        let rows = filter_record_batch(batch, &missing)?;
+        let (ids, ends) = (
+            rows.column(1).as_string::<i32>(),
+            rows.column(text).as_string::<i32>(),
+        );
+        let what = if text == 2 { "source" } else { "destination" };
+        for (row, record) in numbers(&rows, 0)?.iter().enumerate() {
+            let end = ends.value(row);
+            if self.loaded.found.refuses(&node.name, end) {
+                continue;
+            }
+            found.add(Violation {
+                record: *record,
+                type_name: of.name.clone(),
+                id: shown(ids.value(row)),
+                rule: "reference",
+                message: format!(
+                    "the {what} {:?} is no node of {}, neither stored nor loaded; load it too",
+                    shown(end),
+                    node.name
+                ),
+            });
+        }
+        Ok(())
+    }
+
+    /// Counts the nodes that an overwrite removes and stored edges still need.
+    pub(crate) async fn removed_nodes(&self, found: &mut Found) -> Result<()> {
+        for node in self.states().filter(|n| n.replaced && !n.of.is_edge()) {
+            if node.stored.live_rows == 0 {
+                continue;
+            }
+            for edge in self.states().filter(|e| !e.replaced) {
+                let Some(ends) = &edge.of.edge else { continue };
+                if edge.stored.live_rows == 0 {
+                    continue;
+                }
+                for (column, end) in [("src", ends.from), ("dst", ends.to)] {
+                    if end == node.of.id {
+                        self.orphans(node, edge, column, found).await?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn orphans(
+        &self,
+        node: &TypeState<'_>,
+        edge: &TypeState<'_>,
+        column: &str,
+        found: &mut Found,
+    ) -> Result<()> {
+        let mut plan = Plan::new(self.host()).with("stored", self.table(edge.of).await?);
+        let sql = match &node.keyed {
+            None => format!("SELECT count(*), min({column}) FROM stored"),
+            Some(keyed) => {
+                plan = plan.with_rows("loaded", &keyed.rows)?;
+                plan = plan.holding(keyed.rows.rows());
+                format!(
+                    "SELECT count(*), min(stored.{column}) FROM loaded \
+                     RIGHT ANTI JOIN stored ON loaded.k = stored.{column}"
+                )
+            }
+        };
+        let first = |state: &mut Option<(i64, String)>, batch: RecordBatch| {
+            if batch.num_rows() > 0 && batch.column(1).is_valid(0) {
+                let text = arrow::compute::cast(batch.column(1), &DataType::Utf8)?;
+                let count = batch.column(0).as_primitive::<Int64Type>().value(0);
+                *state = Some((count, text.as_string::<i32>().value(0).to_owned()));
+            }
+            Ok(())
+        };
+        if let Some((count, id)) = plan.fold(&sql, || None, first).await? {
+            let edges = &edge.of.name;
+            found.add(Violation {
+                record: 0,
+                type_name: node.of.name.clone(),
+                id: shown(&id),
+                rule: "reference",
+                message: format!(
+                    "the overwrite removes nodes that {count} stored edges of {edges} refer to by \
+                     {column}, this one among them; keep the nodes, or name {edges} in types"
+                ),
+            });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,103 @@
+//! What the verbs of graphs answer.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{Schema, SchemaRef};
+use arrow::record_batch::RecordBatch;
+use stratagraph::Result;
+
+use super::{Cell, Micros, Report, column_name, field, rows};
+
+report! {
+    /// A graph that was made.
+    pub struct GraphCreateReport {
+        /// The graph.
+        pub graph: String,
+        /// Number of its node types.
+        pub node_types: u64,
+        /// Number of its edge types.
+        pub edge_types: u64,
+        /// The commit.
+        pub commit_id: String,
+    }
+}
+
+report! {
+    /// A graph of the store.
+    pub struct GraphRow {
+        /// The graph.
+        pub graph: String,
+        /// Number of its branches.
+        pub branches: u64,
+        /// Number of node types of its main branch.
+        pub node_types: u64,
+        /// Number of edge types of its main branch.
+        pub edge_types: u64,
+        /// When it was made.
+        pub created_at: Micros,
+    }
+}
+
+report! {
+    /// A property of a type of a graph, or a column that every type has.
+    pub struct GraphSchemaRow {
+        /// The type.
+        pub r#type: String,
+        /// `node` or `edge`.
+        pub kind: String,
+        /// The property.
+        pub property: String,
+        /// Its type in the schema language.
+        pub data_type: String,
+        /// Whether it may be null.
+        pub nullable: bool,
+        /// What holds of it.
+        pub constraint: Option<String>,
+    }
+}
+
+report! {
+    /// A graph that was dropped.
+    pub struct GraphDropReport {
+        /// The graph.
+        pub graph: String,
+        /// `dropped`.
+        pub outcome: String,
+    }
+}
+
+report! {
+    /// A load of a graph.
+    pub struct GraphLoadReport {
+        /// The graph.
+        pub graph: String,
+        /// The branch that was written.
+        pub branch: String,
+        /// The branch that it was made from, if it was asked for.
+        pub base_branch: Option<String>,
+        /// Whether the branch was made by this load.
+        pub branch_created: bool,
+        /// Node records of the input.
+        pub nodes_loaded: u64,
+        /// Edge records of the input.
+        pub edges_loaded: u64,
+        /// The commit.
+        pub commit_id: String,
+    }
+}
+
+report! {
+    /// A record that a load would refuse.
+    pub struct ViolationRow {
+        /// Number of the record, from 1; 0 for a row that the load does not bring.
+        pub record: u64,
+        /// Its type.
+        pub r#type: String,
+        /// Its id.
+        pub id: String,
+        /// The rule that it breaks.
+        pub rule: String,
+        /// What is wrong.
+        pub message: String,
+    }
+}

@@ -1,0 +1,36 @@
+//! Verbs and reads of graphs, one a file.
+
+mod create;
+mod drop;
+mod list;
+mod literal;
+mod load;
+mod query;
+mod reach;
+mod schema;
+
+use std::sync::Arc;
+
+pub(crate) use create::graph_create;
+pub(crate) use drop::graph_drop;
+pub(crate) use list::graphs;
+pub use load::{GraphLoad, GraphLoadTable, LoadSource, TableSource};
+pub(crate) use load::{graph_load, graph_load_table, graph_load_violations};
+pub(crate) use schema::graph_schema;
+use stratagraph_providers::TableFunction;
+
+use crate::engine::Engine;
+
+/// The table functions of graphs.
+pub(crate) fn functions(engine: &Arc<Engine>) -> Vec<Arc<dyn TableFunction>> {
+    let mut functions = vec![
+        create::function(engine),
+        drop::function(engine),
+        list::function(engine),
+        query::function(engine),
+        reach::function(engine),
+        schema::function(engine),
+    ];
+    functions.extend(load::functions(engine));
+    functions
+}

@@ -1,0 +1,138 @@
+//! `graph_query`: a read query of the language `.gq` as a table.
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::Session;
+use datafusion::physical_plan::ExecutionPlan;
+use stratagraph::catalog::graph::At;
+use stratagraph::graph::query::{Param, compile, params};
+use stratagraph::graph::value::Value;
+use stratagraph::ident::{BranchName, Name};
+use stratagraph::{Error, Result};
+use stratagraph_providers::{
+    ArgSpec, ArgType, ArgValue, BoundArgs, FunctionSpec, GraphQuery, Metadata, PlannedArgs,
+    RunContext, TableFunction, Wanted, answer_schema, from_datafusion, split_branch,
+};
+
+use super::literal::struct_fields;
+use crate::engine::{Engine, Run};
+
+const VERB: &str = "graph_query";
+
+#[derive(Debug)]
+struct Function {
+    engine: Arc<Engine>,
+    spec: FunctionSpec,
+}
+
+/// Graph and branch of a call: `'g', branch => 'b'` or `'g@b'`.
+pub(super) fn graph_and_branch(
+    function: &str,
+    graph: &str,
+    branch: Option<&str>,
+) -> Result<(Name, BranchName)> {
+    let (name, of_name) = split_branch(graph)?;
+    let Some(branch) = branch.map(BranchName::parse).transpose()? else {
+        return Ok((name, of_name));
+    };
+    match of_name == BranchName::main() || of_name == branch {
+        true => Ok((name, branch)),
+        false => Err(Error::InvalidArgument {
+            function: function.to_owned(),
+            argument: "branch".to_owned(),
+            reason: format!("the graph's name says branch {of_name}"),
+        }),
+    }
+}
+
+/// The state that a call asks for.
+pub(super) fn snapshot_of(args: &BoundArgs) -> Result<Option<At>> {
+    Ok(match args.get("snapshot") {
+        ArgValue::Null => None,
+        ArgValue::Text(commit) => Some(At::Commit(commit.clone())),
+        ArgValue::Int(version) => match u64::try_from(*version) {
+            Ok(version) => Some(At::Catalog(version)),
+            Err(_) => return Err(args.invalid("snapshot", "a catalog version is not negative")),
+        },
+        _ => return Err(args.invalid("snapshot", "expected a commit id or a catalog version")),
+    })
+}
+
+fn param_values(args: &BoundArgs, declared: &[Param]) -> Result<Vec<Value>> {
+    match args.get("params") {
+        ArgValue::Null => params::check(Vec::new(), declared),
+        ArgValue::Text(json) => params::from_json(json, declared),
+        ArgValue::Struct(value) => {
+            let fields = struct_fields(value).map_err(|reason| args.invalid("params", reason))?;
+            params::check(fields, declared)
+        }
+        _ => Err(args.invalid("params", "expected a struct or a string of JSON")),
+    }
+}
+
+#[async_trait]
+impl TableFunction for Function {
+    fn spec(&self) -> &FunctionSpec {
+        &self.spec
+    }
+
+    fn schema(&self, args: &PlannedArgs<'_>, metadata: &Arc<Metadata>) -> Result<SchemaRef> {
+        let graph = args.text("graph").unwrap_or_default();
+        let (name, branch) = graph_and_branch(VERB, graph, args.text("branch"))?;
+        let state = metadata.graph_now(&name, &branch)?;
+        let text = args.text("query").unwrap_or_default();
+        let query = compile(text, args.text("name"), &state.schema)?;
+        Ok(answer_schema(&query))
+    }
+
+    fn owns_filters(&self) -> bool {
+        true
+    }
+
+    async fn scan(
+        &self,
+        args: &BoundArgs,
+        state: &dyn Session,
+        wanted: Wanted<'_>,
+        context: &RunContext,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let run = Run::of_statement(Arc::clone(&self.engine), context);
+        let (name, branch) = graph_and_branch(VERB, args.text("graph")?, args.opt_text("branch"))?;
+        let at = snapshot_of(args)?;
+        let snapshot = run.graph(&name, &branch, at.as_ref()).await?;
+        let query = compile(args.text("query")?, args.opt_text("name"), &snapshot.schema)?;
+        let query = GraphQuery {
+            params: param_values(args, &query.params)?,
+            query: Arc::new(query),
+            now: run.catalog().env().clock.now_micros(),
+            mode: run.host.settings().traversal,
+        };
+        let metadata = &context.metadata;
+        let plan = query.plan(state, metadata, &snapshot, run.pin(), wanted);
+        plan.await.map_err(from_datafusion)
+    }
+
+    async fn run(self: Arc<Self>, args: BoundArgs, _: RunContext) -> Result<Vec<RecordBatch>> {
+        // Every call is planned.
+        Err(args.invalid("query", "cannot run without a plan"))
+    }
+}
+
+/// The SQL function.
+pub(crate) fn function(engine: &Arc<Engine>) -> Arc<dyn TableFunction> {
+    let args = vec![
+        ArgSpec::required("graph", ArgType::Name).literal(),
+        ArgSpec::required("query", ArgType::Text).literal(),
+        ArgSpec::optional("params", ArgType::Params),
+        ArgSpec::optional("branch", ArgType::Name).literal(),
+        ArgSpec::optional("snapshot", ArgType::Snapshot),
+        ArgSpec::optional("name", ArgType::Text).literal(),
+    ];
+    Arc::new(Function {
+        engine: Arc::clone(engine),
+        spec: FunctionSpec::read(VERB, args),
+    })
+}

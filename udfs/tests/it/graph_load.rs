@@ -1,0 +1,10 @@
+//! `graph_load` and `graph_load_table`, from records to one commit.
+
+mod embed;
+mod model;
+mod modes;
+mod races;
+mod rules;
+pub mod support;
+mod sweep;
+mod tables;

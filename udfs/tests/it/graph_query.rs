@@ -1,0 +1,7 @@
+//! Graph queries: what they answer, and the same questions in SQL.
+
+mod defects;
+mod equivalence;
+mod pattern;
+mod reads;
+mod scope;
