@@ -211,7 +211,11 @@ async fn unknown_names_and_switched_off_writes_are_typed() {
         ("refresh_embeddings('a/b')", "InvalidIdentifier"),
         ("refresh_embeddings('t', 'purge')", "InvalidArgument"),
         ("commit_status('x')", "InvalidIdentifier"),
-        ("graph_query('g', 'q')", "NotYetSupported"),
+        ("graph_query('g', 'q')", "NotFound"),
+        ("graph_reach('g', 'e', 'a', 1, 1)", "NotFound"),
+        ("graph_schema('g')", "NotFound"),
+        ("graph_drop('t')", "NotFound"),
+        ("graph_branches('g')", "NotYetSupported"),
         ("build_index('t', 'vector')", "NotYetSupported"),
     ] {
         assert_eq!(
@@ -222,7 +226,13 @@ async fn unknown_names_and_switched_off_writes_are_typed() {
     }
     assert_eq!(world.code("SELECT blob_read('a')").await, "NotYetSupported");
     world.sql("SET stratagraph.allow_writes = false").await;
-    for call in ["refresh_embeddings('t')", "drop_embeddings('t')"] {
+    for call in [
+        "refresh_embeddings('t')",
+        "drop_embeddings('t')",
+        "graph_create('g', 'node A { name: String @key }')",
+        "graph_drop('g')",
+        "graph_load('g', 'a.jsonl', 'append')",
+    ] {
         assert_eq!(
             world.code(&format!("SELECT * FROM {call}")).await,
             "WritesNotAllowed"
