@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
-use stratagraph::catalog::resolve;
+use stratagraph::catalog::Head;
+use stratagraph::catalog::graph::{At, graph};
+use stratagraph::catalog::resolve::{self, TableSnapshot};
 use stratagraph::catalog::slot::{DatasetEntry, Pin};
-use stratagraph::ident::{Name, VersionedName};
+use stratagraph::ident::{BranchName, Name, VersionedName};
 use stratagraph::{Error, Result};
 use stratagraph_providers::{ArgSpec, ArgType, ArgValue, FunctionSpec, TableFunction};
 use tracing::Instrument;
@@ -20,7 +22,7 @@ const COLLECT: &str = "collect_garbage";
 /// A pin to make.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CreatePin {
-    /// Table and version; the current version without.
+    /// Table and version, or a graph; the current version without.
     pub table: VersionedName,
     /// Name of the pin; a new one without.
     pub name: Option<Name>,
@@ -71,8 +73,27 @@ pub(crate) async fn create_pin(run: &Run, pin: CreatePin) -> Result<PinRow> {
 async fn once(run: &Run, table: &VersionedName, name: &Name, end: Option<i64>) -> Result<Pin> {
     let head = run.catalog().pin().await?;
     let store = run.catalog().store();
-    let table = resolve::table(store, &head, &table.name, table.version).await?;
-    run.catalog().create_pin(name.clone(), &table, end).await
+    let found = match resolve::table(store, &head, &table.name, table.version).await {
+        Err(missing @ Error::NotFound { .. }) if table.version.is_none() => {
+            graph_head(run, &head, &table.name).await?.ok_or(missing)?
+        }
+        other => other?,
+    };
+    run.catalog().create_pin(name.clone(), &found, end).await
+}
+
+/// The head of a graph as one of its tables, whose manifest is that of all; `None` if there is no such
+/// graph.
+async fn graph_head(run: &Run, head: &Head, name: &Name) -> Result<Option<TableSnapshot>> {
+    let store = run.catalog().store();
+    let state = match graph(store, head, name, &BranchName::main(), &At::Head).await {
+        Err(Error::NotFound { .. }) => return Ok(None),
+        other => other?,
+    };
+    match state.schema.types.first() {
+        Some(of) => state.table(store, of.id).await.map(Some),
+        None => Ok(None),
+    }
 }
 
 /// Drops a pin; what it kept goes with the next expiry or garbage collection.
