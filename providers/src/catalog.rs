@@ -98,7 +98,13 @@ pub fn check_ddl(plan: &LogicalPlan, catalog: &str) -> Result<()> {
         _ => return Ok(()),
     };
     match name.catalog() {
-        Some(named) if named == catalog => Err(refuse(name.table(), "drop_embeddings")),
+        Some(named) if named == catalog => {
+            let verb = match name.schema() {
+                Some(EMBEDDINGS) | None => "drop_embeddings",
+                Some(_) => "graph_drop",
+            };
+            Err(refuse(name.table(), verb))
+        }
         _ => Ok(()),
     }
 }

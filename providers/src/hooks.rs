@@ -12,6 +12,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::physical_plan::ExecutionPlan;
 use stratagraph::Error;
 
+use crate::columns::PlannedTable;
 use crate::error::to_datafusion;
 use crate::pin::StatementPin;
 use crate::versioned::VersionedTableProvider;
@@ -67,19 +68,22 @@ pub trait WriteHooks: Debug + Send + Sync {
     ) -> Result<Arc<dyn ExecutionPlan>>;
 }
 
-/// What an embedding table answers to DML: its rows come from verbs.
-pub(crate) fn read_only(table: &str, write: &TableWrite) -> datafusion::error::DataFusionError {
-    let verb = match write {
-        TableWrite::Insert { .. } => {
+/// What a table answers to DML without hooks: its rows come from verbs.
+pub(crate) fn read_only(
+    table: &PlannedTable,
+    write: &TableWrite,
+) -> datafusion::error::DataFusionError {
+    let verb = match (&table.graph, write) {
+        (Some(_), TableWrite::Truncate | TableWrite::Delete) => "graph_load with mode 'overwrite'",
+        (Some(_), _) => "graph_load or graph_load_table",
+        (None, TableWrite::Insert { .. }) => {
             "refresh_embeddings after changing the source, or import_embeddings"
         }
-        TableWrite::Delete | TableWrite::Update { .. } | TableWrite::Merge { .. } => {
-            "refresh_embeddings after changing the source"
-        }
-        TableWrite::Truncate => "drop_embeddings",
+        (None, TableWrite::Truncate) => "drop_embeddings",
+        (None, _) => "refresh_embeddings after changing the source",
     };
     to_datafusion(Error::ReadOnlyTable {
-        table: table.to_owned(),
+        table: table.label(),
         verb,
     })
 }

@@ -39,7 +39,7 @@ pub(crate) use datafusion::catalog::Session;
 pub use catalog::{EMBEDDINGS, EmbeddingsSchema, StratagraphCatalog, check_ddl};
 pub use columns::{PlannedColumn, PlannedTable};
 pub use error::{ResultExt, find_error, find_in_std, from_datafusion, to_datafusion};
-pub use exec::{EdgeHandle, ExpandExec, ExpandNode, ExpandPlanner, ExpandSpec};
+pub use exec::{EdgeHandle, ExpandExec, ExpandNode, ExpandPlanner, ExpandSpec, PoolBudget};
 pub use function::{
     ArgSpec, ArgType, ArgValue, BoundArgs, FunctionProvider, FunctionRegistry, FunctionSpec,
     PlainFunction, PlannedArgs, RunContext, TableFunction, VerbExec, Wanted,

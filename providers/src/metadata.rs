@@ -197,12 +197,17 @@ impl Metadata {
 
     /// Keeps the newest state of a branch.
     pub(crate) fn learn_graph(&self, state: &GraphSnapshot, at: &At) -> Arc<GraphSnapshot> {
-        let state = Arc::new(state.clone());
-        if *at == At::Head {
-            let key = (state.name.to_string(), state.branch.to_string());
-            write(&self.graphs).insert(key, Arc::clone(&state));
+        let (name, branch) = (state.name.as_str(), state.branch.as_str());
+        let known = self.known_graph(name, branch);
+        if let Some(known) = known.filter(|known| known.manifest_ref == state.manifest_ref) {
+            return known;
         }
-        state
+        let learned = Arc::new(state.clone());
+        if *at == At::Head {
+            let key = (name.to_owned(), branch.to_owned());
+            write(&self.graphs).insert(key, Arc::clone(&learned));
+        }
+        learned
     }
 
     /// A state that this process has seen, without any wait.

@@ -7,6 +7,7 @@ use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, Ex
 use datafusion::error::Result;
 use stratagraph::embed::{default_model, parse_spec};
 use stratagraph::graph::topology::TraversalMode;
+use stratagraph::limits;
 
 use crate::error::{bad_argument, to_datafusion};
 
@@ -33,6 +34,8 @@ pub struct Settings {
     pub default_model: String,
     /// How traversals look up neighbours. The answers are the same.
     pub traversal: TraversalMode,
+    /// Bytes of one line of a graph load.
+    pub line_bytes: usize,
     /// Whether scans report statistics. Off makes a scan count and compare rows itself.
     pub statistics: bool,
 }
@@ -45,6 +48,7 @@ impl Default for Settings {
             ann: AnnMode::Exact,
             default_model: default_model().to_owned(),
             traversal: TraversalMode::Auto,
+            line_bytes: limits::LINE_BYTES,
             statistics: true,
         }
     }
@@ -126,6 +130,13 @@ impl ExtensionOptions for Settings {
                 self.default_model = parse_spec(value).map_err(to_datafusion)?.to_string();
             }
             "max_staleness" => self.max_staleness = span(&name, value)?,
+            "line_bytes" => {
+                let most = limits::LINE_BYTES_MOST;
+                let bytes = value.trim().parse().ok();
+                let bytes = bytes.filter(|bytes| (1..=most).contains(bytes));
+                let expected = format!("expected a number of bytes from 1 to {most}");
+                self.line_bytes = bytes.ok_or_else(|| bad_argument("SET", &name, expected))?;
+            }
             "traversal" => {
                 let modes = [
                     TraversalMode::Auto,
@@ -194,6 +205,11 @@ impl ExtensionOptions for Settings {
                 "The embedding model of calls that name none",
             ),
             entry(
+                "line_bytes",
+                self.line_bytes.to_string(),
+                "Bytes that one line of a graph load may have",
+            ),
+            entry(
                 "traversal",
                 self.traversal.to_string(),
                 "auto: neighbours are looked up the cheaper way; index, adjacency: always this way",
@@ -231,6 +247,8 @@ mod tests {
             ("default_model", "openai:m@https://user:s3cr3t@h/v1"),
             ("default_model", "hash:x"),
             ("traversal", "fast"),
+            ("line_bytes", "0"),
+            ("line_bytes", "1073741825"),
             ("nothing", "1"),
         ] {
             let error = settings.set(key, value).unwrap_err();

@@ -252,7 +252,7 @@ impl VersionedTableProvider {
         write: TableWrite,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         match &self.hooks {
-            None => Err(read_only(&self.planned.label(), &write)),
+            None => Err(read_only(&self.planned, &write)),
             Some(hooks) => {
                 let (rows, pin) = (self.captured.clone(), self.pin.clone());
                 hooks.plan_write(state, self, write, rows, pin).await

@@ -112,12 +112,12 @@ pub async fn graph(
         name: format!("{name}@{branch}"),
     };
     let entry = dataset.branch(branch).cloned().ok_or_else(missing)?;
-    let current = Arc::new(BranchManifest::load(store, &entry.manifest).await?);
+    let current = manifest(store, &entry.manifest).await?;
     let (manifest_ref, manifest) = match past(store, &current, at).await? {
         None => (entry.manifest, Arc::clone(&current)),
         Some(Some(old)) => {
-            let manifest = BranchManifest::load(store, &old.manifest).await?;
-            (old.manifest, Arc::new(manifest))
+            let manifest = manifest(store, &old.manifest).await?;
+            (old.manifest, manifest)
         }
         Some(None) => return Err(unavailable(name, branch, at)),
     };
@@ -132,6 +132,20 @@ pub async fn graph(
         schema,
         catalog_version: head.version,
     })
+}
+
+/// A manifest, parsed once while it stays in the cache: every statement asks for that of the head.
+async fn manifest(store: &Store, object: &ObjRef) -> Result<Arc<BranchManifest>> {
+    let key = format!("branch-manifest:{}", object.key);
+    if let Some(known) = store.cache().get(&key) {
+        return Ok(known);
+    }
+    let loaded = Arc::new(BranchManifest::load(store, object).await?);
+    let bytes = usize::try_from(object.size)
+        .unwrap_or(usize::MAX)
+        .saturating_mul(2);
+    store.cache().put(&key, Arc::clone(&loaded), bytes);
+    Ok(loaded)
 }
 
 /// `None` if the head of the branch is meant, else the retained state if there is one.

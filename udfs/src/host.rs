@@ -9,10 +9,9 @@ use datafusion::execution::memory_pool::{
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::SessionState;
 use datafusion::prelude::SessionContext;
-use stratagraph::env::{Budget, Env};
+use stratagraph::env::Env;
 use stratagraph::{Error, Result};
-use stratagraph_providers::Settings;
-use stratagraph_providers::from_datafusion;
+use stratagraph_providers::{PoolBudget, Settings};
 
 /// Memory of a bounded pool that one partition of a private plan should have.
 const PARTITION_BYTES: usize = 32 * 1024 * 1024;
@@ -131,9 +130,9 @@ impl Host {
 
     /// The engine's environment with the host's memory behind it.
     pub(crate) fn env(&self, env: &Env) -> Env {
-        let budget = PoolBudget(self.memory("engine"));
+        let pool = &self.state.runtime_env().memory_pool;
         Env {
-            budget: Arc::new(budget),
+            budget: PoolBudget::of(pool, "engine"),
             ..env.clone()
         }
     }
@@ -146,19 +145,5 @@ impl Host {
         Err(Error::WritesNotAllowed {
             verb: verb.to_owned(),
         })
-    }
-}
-
-/// The engine's budget over a reservation of the host.
-#[derive(Debug)]
-struct PoolBudget(MemoryReservation);
-
-impl Budget for PoolBudget {
-    fn grow(&self, bytes: usize) -> Result<()> {
-        self.0.try_grow(bytes).map_err(from_datafusion)
-    }
-
-    fn shrink(&self, bytes: usize) {
-        self.0.shrink(bytes);
     }
 }

@@ -279,7 +279,7 @@ impl ExecutionPlan for ExpandExec {
         partition: usize,
         task: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let budget = PoolBudget::of(&task, &format!("Expand[{partition}]"));
+        let budget = PoolBudget::of(task.memory_pool(), &format!("Expand[{partition}]"));
         let edges = self.edge.edges().with_budget(budget);
         let options = self.spec.options(task.session_config().batch_size());
         let state = Expanding {

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::execution::TaskContext;
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use stratagraph::Result;
 use stratagraph::env::Budget;
 
@@ -11,13 +10,13 @@ use crate::error::from_datafusion;
 
 /// The engine's budget over a reservation in a memory pool.
 #[derive(Debug)]
-pub(super) struct PoolBudget(MemoryReservation);
+pub struct PoolBudget(MemoryReservation);
 
 impl PoolBudget {
-    /// A consumer of its own in the pool of `task`.
-    pub(super) fn of(task: &TaskContext, consumer: &str) -> Arc<dyn Budget> {
+    /// A consumer of its own in a pool.
+    pub fn of(pool: &Arc<dyn MemoryPool>, consumer: &str) -> Arc<dyn Budget> {
         let consumer = MemoryConsumer::new(format!("stratagraph {consumer}"));
-        Arc::new(Self(consumer.register(task.memory_pool())))
+        Arc::new(Self(consumer.register(pool)))
     }
 }
 

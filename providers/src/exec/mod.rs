@@ -5,7 +5,10 @@ mod expand_metrics;
 mod expand_node;
 mod expand_planner;
 mod memory;
+mod pattern;
 
 pub use expand::ExpandExec;
 pub use expand_node::{EdgeHandle, ExpandNode, ExpandSpec};
 pub use expand_planner::ExpandPlanner;
+pub use memory::PoolBudget;
+pub(crate) use pattern::PatternExec;

@@ -124,6 +124,8 @@ pub trait TableFunction: Debug + Send + Sync + 'static {
 /// What a statement wants of an answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
+    /// The answer's columns as the statement was planned with; another answer is `SchemaChanged`.
+    pub answer: &'a SchemaRef,
     /// Columns by index; all of them for `None`.
     pub projection: Option<&'a [usize]>,
     /// Conditions on the answer's columns.

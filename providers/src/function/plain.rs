@@ -35,7 +35,7 @@ impl PlainFunction {
             Expr::Column(column) if spec.arg_type.takes_identifier() => {
                 ArgValue::Text(column.flat_name())
             }
-            Expr::ScalarSubquery(subquery) if spec.arg_type == super::ArgType::Relation => {
+            Expr::ScalarSubquery(subquery) if spec.arg_type.takes_subquery() => {
                 ArgValue::Plan(Arc::clone(&subquery.subquery))
             }
             Expr::Placeholder(_) => {

@@ -336,15 +336,13 @@ impl TableProvider for FunctionProvider {
                 }
             }
             let wanted = Wanted {
+                answer: &schema,
                 projection: projection.as_deref(),
                 filters: &own,
                 limit,
             };
-            return self
-                .function
-                .scan(&args, state, wanted, &context)
-                .await
-                .df();
+            let plan = self.function.scan(&args, state, wanted, &context).await;
+            return marked_as(plan.df()?, projection.as_deref(), &schema);
         }
         if let Some(plan) = self.function.plan(&args, state, &context).await.df()? {
             return project(plan, projection, &schema);
@@ -358,6 +356,22 @@ impl TableProvider for FunctionProvider {
         };
         Ok(Arc::new(VerbExec::new(Arc::new(call), result, projection)?))
     }
+}
+
+/// A plan of the asked columns, with the marks that the planned fields carry.
+fn marked_as(
+    plan: Arc<dyn ExecutionPlan>,
+    columns: Option<&[usize]>,
+    answer: &SchemaRef,
+) -> Result<Arc<dyn ExecutionPlan>> {
+    if answer.fields().iter().all(|f| f.metadata().is_empty()) {
+        return Ok(plan);
+    }
+    let shown = match columns {
+        Some(columns) => Arc::new(answer.project(columns)?),
+        None => Arc::clone(answer),
+    };
+    project(plan, None, &shown)
 }
 
 /// Whether a condition is about the answer's own columns and the same however often it is asked.

@@ -3,8 +3,6 @@
 //! Numbers are compared exactly: a constant is brought to the type of the other side where that loses
 //! nothing, and where it would, the comparison is rewritten to one that means the same.
 
-use std::sync::Arc;
-
 use datafusion::common::{ScalarValue, plan_err};
 use datafusion::error::Result;
 use datafusion::functions::string::expr_fn::{contains, starts_with};
@@ -81,13 +79,11 @@ impl Scalars<'_> {
     }
 
     /// The value of an expression that is the same for all rows.
-    fn constant(&self, expr: &Expr) -> Result<Option<Value>> {
-        Ok(match expr {
-            Expr::Literal(value) => Some(value.clone()),
-            Expr::Param(at) => Some(self.param(*at)?.clone()),
+    fn constant(&self, expr: &Expr) -> Option<Value> {
+        match expr {
             Expr::Now => Some(Value::DateTime(self.now)),
-            _ => None,
-        })
+            other => self.value(other).cloned(),
+        }
     }
 
     /// The type of a property; text for ids.
@@ -106,7 +102,7 @@ impl Scalars<'_> {
     }
 
     fn compare(&self, op: Compare, a: &Expr, b: &Expr, columns: &dyn Columns) -> Result<Df> {
-        let (left, right) = (self.constant(a)?, self.constant(b)?);
+        let (left, right) = (self.constant(a), self.constant(b));
         match (left, right) {
             (None, Some(value)) => {
                 let of = self.type_of(a).and_then(|t| t.scalar());
@@ -130,7 +126,7 @@ impl Scalars<'_> {
             _ => return plan_err!("{list:?} is not a list"),
         };
         let wanted = element.arrow();
-        let constant = self.constant(item)?;
+        let constant = self.constant(item);
         let list = self.lower(list, columns)?;
         let Some(value) = constant else {
             let item = self.lower(item, columns)?;
@@ -296,7 +292,6 @@ pub(super) fn answer_type(value_type: &ValueType) -> datafusion::arrow::datatype
     use datafusion::arrow::datatypes::DataType;
     match value_type.arrow() {
         DataType::Utf8 => DataType::Utf8View,
-        DataType::List(item) => DataType::List(Arc::clone(&item)),
         other => other,
     }
 }

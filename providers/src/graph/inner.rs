@@ -22,7 +22,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::empty::EmptyExec;
-use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
+use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionConfig;
 
 use crate::exec::ExpandPlanner;
@@ -41,14 +41,16 @@ pub async fn plan_inner(state: &dyn Session, plan: &LogicalPlan) -> Result<Arc<d
         table_options: state.table_options().clone(),
         rules: vec![rule],
     };
-    let planners: Vec<Arc<dyn ExtensionPlanner + Send + Sync>> = vec![Arc::new(ExpandPlanner)];
-    let planner = DefaultPhysicalPlanner::with_extension_planners(planners);
-    planner.create_physical_plan(&optimized, &session).await?;
+    planner().create_physical_plan(&optimized, &session).await?;
     let captured = capture.0.lock().unwrap_or_else(PoisonError::into_inner);
     match captured.as_ref() {
         Some(plan) => Ok(Arc::clone(plan)),
         None => internal_err!("the planner of a pattern ran no rule"),
     }
+}
+
+fn planner() -> DefaultPhysicalPlanner {
+    DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(ExpandPlanner)])
 }
 
 /// Keeps the first plan that it sees. The planner checks that a plan can be executed after its rules,
@@ -111,10 +113,7 @@ impl Session for InnerSession<'_> {
 
     async fn create_physical_plan(&self, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
         let optimized = self.host.optimize(plan)?;
-        let planners: Vec<Arc<dyn ExtensionPlanner + Send + Sync>> = vec![Arc::new(ExpandPlanner)];
-        DefaultPhysicalPlanner::with_extension_planners(planners)
-            .create_physical_plan(&optimized, self)
-            .await
+        planner().create_physical_plan(&optimized, self).await
     }
 
     fn create_physical_expr(&self, expr: Expr, schema: &DFSchema) -> Result<Arc<dyn PhysicalExpr>> {

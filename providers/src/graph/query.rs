@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::catalog::Session;
 use datafusion::error::Result;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use datafusion::physical_plan::ExecutionPlan;
+use stratagraph::Error;
 use stratagraph::catalog::graph::GraphSnapshot;
 use stratagraph::graph::query::{Expr, Query};
 use stratagraph::graph::topology::TraversalMode;
@@ -20,6 +22,7 @@ use super::needs::{deferred, needs};
 use super::reach::apply;
 use super::sources::{GraphSources, types_of};
 use crate::error::ResultExt;
+use crate::exec::PatternExec;
 use crate::function::Wanted;
 use crate::metadata::Metadata;
 use crate::pin::StatementPin;
@@ -34,6 +37,15 @@ pub struct GraphQuery {
     pub now: i64,
     /// How neighbours are looked up.
     pub mode: TraversalMode,
+}
+
+/// Whether two answers have the same columns; calls are marked in the metadata of theirs.
+fn same_columns(a: &Schema, b: &Schema) -> bool {
+    let column = |field: &Arc<Field>| (field.name().clone(), field.data_type().clone());
+    a.fields()
+        .iter()
+        .map(column)
+        .eq(b.fields().iter().map(column))
 }
 
 impl GraphQuery {
@@ -82,7 +94,18 @@ impl GraphQuery {
             .await
             .df()?;
         let plan = LogicalPlanBuilder::from(self.lower(&sources)?);
-        let plan = apply(plan, &answer_schema(&self.query), wanted)?;
-        plan_inner(state, &plan.build()?).await
+        let answer = answer_schema(&self.query);
+        if !same_columns(&answer, wanted.answer) {
+            // The schema of the graph is another one than when the statement was planned.
+            return Err(Error::SchemaChanged {
+                table: snapshot.name.to_string(),
+                detail: format!("the query {:?} gives other columns now", self.query.name),
+            })
+            .df();
+        }
+        let plan = apply(plan, wanted)?.build()?;
+        let plan = plan_inner(state, &plan).await?;
+        let text = self.query.explain(sources.schema());
+        Ok(Arc::new(PatternExec::new(plan, &text)))
     }
 }

@@ -129,7 +129,7 @@ impl GraphReach {
             .await
             .df()?;
         let plan = LogicalPlanBuilder::from(self.lower(&sources, ends)?);
-        let plan = apply(plan, &Self::schema(), wanted)?;
+        let plan = apply(plan, wanted)?;
         plan_inner(state, &plan.build()?).await
     }
 }
@@ -146,10 +146,9 @@ fn node(
         .project(vec![of("_rid").alias(rid), of("id").alias(id)])
 }
 
-/// What a statement wants of an answer whose columns are those of `schema`.
+/// What a statement wants of an answer.
 pub(super) fn apply(
     mut plan: LogicalPlanBuilder,
-    schema: &SchemaRef,
     wanted: Wanted<'_>,
 ) -> Result<LogicalPlanBuilder> {
     if let Some(filter) = conjunction(wanted.filters.iter().cloned()) {
@@ -163,6 +162,6 @@ pub(super) fn apply(
     };
     let shown = columns
         .iter()
-        .map(|at| column_expr(schema.field(*at).name()));
+        .map(|at| column_expr(wanted.answer.field(*at).name()));
     plan.project(shown.collect::<Vec<_>>())
 }

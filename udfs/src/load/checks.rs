@@ -46,6 +46,28 @@ fn texts(batch: &RecordBatch, column: usize) -> Result<StringArray> {
         .clone())
 }
 
+/// Counts the rows of a batch (record, id) whose tuple `holder` has already.
+fn add_repeats(
+    found: &mut Found,
+    of: &GraphType,
+    parts: &[Part],
+    batch: &RecordBatch,
+    holder: impl Fn(usize) -> String,
+) -> Result<()> {
+    let names: Vec<&str> = parts.iter().map(|p| p.name.as_str()).collect();
+    let (names, ids) = (names.join(", "), texts(batch, 1)?);
+    for (row, record) in numbers(batch, 0)?.iter().enumerate() {
+        found.add(Violation {
+            record: *record,
+            type_name: of.name.clone(),
+            id: shown(ids.value(row)),
+            rule: "unique",
+            message: format!("{} has the same ({names}); change one of them", holder(row)),
+        });
+    }
+    Ok(())
+}
+
 impl Attempt<'_> {
     /// Counts the rows whose tuple another row has: each but the first of the load, and all that
     /// meet a stored row that stays. A NULL in a tuple exempts it.
@@ -83,23 +105,11 @@ impl Attempt<'_> {
             given.join(" AND "),
             same.join(" AND ")
         );
-        let names: Vec<&str> = parts.iter().map(|p| p.name.as_str()).collect();
         let take = |found: &mut Found, batch: RecordBatch| {
-            let (ids, firsts) = (texts(&batch, 1)?, numbers(&batch, 2)?);
-            for (row, record) in numbers(&batch, 0)?.iter().enumerate() {
-                found.add(Violation {
-                    record: *record,
-                    type_name: state.of.name.clone(),
-                    id: shown(ids.value(row)),
-                    rule: "unique",
-                    message: format!(
-                        "record {} has the same ({}); change one of them",
-                        firsts[row],
-                        names.join(", ")
-                    ),
-                });
-            }
-            Ok(())
+            let firsts = numbers(&batch, 2)?;
+            add_repeats(found, state.of, parts, &batch, |row| {
+                format!("record {}", firsts[row])
+            })
         };
         found.merge(plan.fold(&sql, Found::default, take).await?);
         Ok(())
@@ -126,23 +136,10 @@ impl Attempt<'_> {
             staying(state, &stored),
             same.join(" AND ")
         );
-        let names: Vec<&str> = parts.iter().map(|p| p.name.as_str()).collect();
         let take = |found: &mut Found, batch: RecordBatch| {
-            let (ids, holders) = (texts(&batch, 1)?, texts(&batch, 2)?);
-            for (row, record) in numbers(&batch, 0)?.iter().enumerate() {
-                found.add(Violation {
-                    record: *record,
-                    type_name: state.of.name.clone(),
-                    id: shown(ids.value(row)),
-                    rule: "unique",
-                    message: format!(
-                        "the stored row {:?} has the same ({}); change one of them",
-                        shown(holders.value(row)),
-                        names.join(", ")
-                    ),
-                });
-            }
-            Ok(())
+            let holders = texts(&batch, 2)?;
+            let holder = |row| format!("the stored row {:?}", shown(holders.value(row)));
+            add_repeats(found, state.of, parts, &batch, holder)
         };
         found.merge(plan.fold(&sql, Found::default, take).await?);
         Ok(())

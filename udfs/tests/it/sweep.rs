@@ -346,7 +346,7 @@ fn every_call_of_every_verb_meets_every_fault() {
 
 /// Makes every store call an await that can be cancelled.
 #[derive(Debug)]
-struct Yield;
+pub struct Yield;
 
 impl Gate for Yield {
     fn pass(&self, _op: Op, _key: &str) -> BoxFuture<'static, ()> {

@@ -218,6 +218,7 @@ async fn prepare(run: &Run, load: &GraphLoad) -> Result<Prepared> {
         grammar: load.grammar,
         on_error: load.on_error,
         fill_embeddings: load.fill,
+        line_bytes: run.host.settings().line_bytes,
         ..InputOptions::default()
     };
     let schema = Arc::clone(&base.schema);

@@ -7,8 +7,8 @@ use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::physical_plan::ExecutionPlan;
-use stratagraph::catalog::graph::At;
-use stratagraph::graph::query::{Param, compile, params};
+use stratagraph::catalog::graph::{At, GraphSnapshot};
+use stratagraph::graph::query::{Param, Query, compile, params};
 use stratagraph::graph::value::Value;
 use stratagraph::ident::{BranchName, Name};
 use stratagraph::{Error, Result};
@@ -29,7 +29,7 @@ struct Function {
 }
 
 /// Graph and branch of a call: `'g', branch => 'b'` or `'g@b'`.
-pub(super) fn graph_and_branch(
+fn graph_and_branch(
     function: &str,
     graph: &str,
     branch: Option<&str>,
@@ -48,9 +48,11 @@ pub(super) fn graph_and_branch(
     }
 }
 
-/// The state that a call asks for.
-pub(super) fn snapshot_of(args: &BoundArgs) -> Result<Option<At>> {
-    Ok(match args.get("snapshot") {
+/// The state that a call asks for, in the statement's snapshot.
+pub(super) async fn state_of(run: &Run, args: &BoundArgs) -> Result<GraphSnapshot> {
+    let (graph, branch) = (args.text("graph")?, args.opt_text("branch"));
+    let (name, branch) = graph_and_branch(args.function(), graph, branch)?;
+    let at = match args.get("snapshot") {
         ArgValue::Null => None,
         ArgValue::Text(commit) => Some(At::Commit(commit.clone())),
         ArgValue::Int(version) => match u64::try_from(*version) {
@@ -58,7 +60,27 @@ pub(super) fn snapshot_of(args: &BoundArgs) -> Result<Option<At>> {
             Err(_) => return Err(args.invalid("snapshot", "a catalog version is not negative")),
         },
         _ => return Err(args.invalid("snapshot", "expected a commit id or a catalog version")),
-    })
+    };
+    run.graph(&name, &branch, at.as_ref()).await
+}
+
+/// The query of a text, compiled once for a schema while it stays in the cache: a statement asks when it
+/// is planned and when it is scanned.
+fn compiled(
+    engine: &Engine,
+    state: &GraphSnapshot,
+    text: &str,
+    name: Option<&str>,
+) -> Result<Arc<Query>> {
+    let cache = engine.catalog().store().cache();
+    let schema = state.manifest.definition.as_ref().map_or("", |d| &d.key);
+    let key = format!("query:{schema}:{name:?}:{text}");
+    if let Some(known) = cache.get(&key) {
+        return Ok(known);
+    }
+    let query = Arc::new(compile(text, name, &state.schema)?);
+    cache.put(&key, Arc::clone(&query), key.len() * 8 + 1_024);
+    Ok(query)
 }
 
 fn param_values(args: &BoundArgs, declared: &[Param]) -> Result<Vec<Value>> {
@@ -84,7 +106,7 @@ impl TableFunction for Function {
         let (name, branch) = graph_and_branch(VERB, graph, args.text("branch"))?;
         let state = metadata.graph_now(&name, &branch)?;
         let text = args.text("query").unwrap_or_default();
-        let query = compile(text, args.text("name"), &state.schema)?;
+        let query = compiled(&self.engine, &state, text, args.text("name"))?;
         Ok(answer_schema(&query))
     }
 
@@ -100,13 +122,12 @@ impl TableFunction for Function {
         context: &RunContext,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let run = Run::of_statement(Arc::clone(&self.engine), context);
-        let (name, branch) = graph_and_branch(VERB, args.text("graph")?, args.opt_text("branch"))?;
-        let at = snapshot_of(args)?;
-        let snapshot = run.graph(&name, &branch, at.as_ref()).await?;
-        let query = compile(args.text("query")?, args.opt_text("name"), &snapshot.schema)?;
+        let snapshot = state_of(&run, args).await?;
+        let (text, name) = (args.text("query")?, args.opt_text("name"));
+        let query = compiled(&self.engine, &snapshot, text, name)?;
         let query = GraphQuery {
             params: param_values(args, &query.params)?,
-            query: Arc::new(query),
+            query,
             now: run.catalog().env().clock.now_micros(),
             mode: run.host.settings().traversal,
         };

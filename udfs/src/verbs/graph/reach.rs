@@ -14,7 +14,7 @@ use stratagraph_providers::{
     RunContext, Seeds, TableFunction, Wanted, from_datafusion,
 };
 
-use super::query::{graph_and_branch, snapshot_of};
+use super::query::state_of;
 use crate::engine::{Engine, Run};
 
 const VERB: &str = "graph_reach";
@@ -83,13 +83,11 @@ impl TableFunction for Function {
         context: &RunContext,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let run = Run::of_statement(Arc::clone(&self.engine), context);
-        let (name, branch) = graph_and_branch(VERB, args.text("graph")?, args.opt_text("branch"))?;
-        let at = snapshot_of(args)?;
-        let snapshot = run.graph(&name, &branch, at.as_ref()).await?;
+        let snapshot = state_of(&run, args).await?;
         let edge = args.text("edge")?;
         let missing = || Error::NotFound {
             what: "edge type",
-            name: format!("{name}.{edge}"),
+            name: format!("{}.{edge}", snapshot.name),
         };
         let of = snapshot.schema.edge(edge).ok_or_else(missing)?;
         let (min, max) = hops_of(args)?;

@@ -4,14 +4,13 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use futures::FutureExt;
-use futures::future::BoxFuture;
 use object_store::ObjectStore;
 use object_store::memory::InMemory;
-use stratagraph::sim::{Fault, FaultBase, FaultStore, Gate, Op};
+use stratagraph::sim::{Fault, FaultBase, FaultStore};
 use stratagraph_udfs::{LoadMode, Stratagraph};
 
 use super::support::*;
-use crate::sweep::{block_on, process};
+use crate::sweep::{Yield, block_on, process};
 
 const FAULTS: [Fault; 6] = [
     Fault::FailBefore,
@@ -154,16 +153,6 @@ fn every_call_of_a_load_meets_every_fault() {
         }
     }
     println!("{runs} runs");
-}
-
-/// Makes every store call an await that can be cancelled.
-#[derive(Debug)]
-struct Yield;
-
-impl Gate for Yield {
-    fn pass(&self, _op: Op, _key: &str) -> BoxFuture<'static, ()> {
-        tokio::task::yield_now().boxed()
-    }
 }
 
 #[test]

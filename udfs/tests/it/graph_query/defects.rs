@@ -1,5 +1,7 @@
 //! What goes wrong in other graph engines, and must not here.
 
+use std::sync::Arc;
+
 use super::reads::{ask, people};
 use crate::graph_load::support::{Overwrite, load, world};
 
@@ -131,4 +133,83 @@ async fn empty_graphs_have_answers() {
     assert_eq!(ask(&world, idle).await, ["a"]);
     let reach = "SELECT * FROM graph_reach('g', 'knows', ['a', 'zz'], 1, 3)";
     assert!(world.sql(reach).await.is_empty());
+}
+
+/// A plan that was made for another schema of the graph.
+#[tokio::test]
+async fn a_plan_does_not_outlive_its_schema() {
+    let world = world("node N { name: String @key  x: I32? }").await;
+    let ask = "graph_query('g', 'query q() { match { $n: N } return { $n.name, $n.x } }')";
+    world
+        .sql(&format!("PREPARE p AS SELECT * FROM {ask}"))
+        .await;
+    world
+        .sql(&format!("CREATE VIEW v AS SELECT * FROM {ask}"))
+        .await;
+    assert!(world.sql("EXECUTE p").await.is_empty());
+    world.sg.graph_drop("g").await.unwrap();
+    world
+        .sg
+        .graph_create("g", "node N { name: String @key  x: String? }")
+        .await
+        .unwrap();
+    let row = "{\"type\":\"N\",\"data\":{\"name\":\"a\",\"x\":\"one\"}}";
+    load(&world.sg, row, Overwrite).await.unwrap();
+    assert_eq!(world.code("SELECT * FROM v").await, "SchemaChanged");
+    assert_eq!(world.code("EXECUTE p").await, "SchemaChanged");
+    assert_eq!(
+        world.sql(&format!("SELECT * FROM {ask}")).await,
+        [["a", "one"]]
+    );
+}
+
+/// Hosts without the relation planner call table functions by position.
+#[tokio::test]
+async fn plain_calls_have_the_same_answers() {
+    let world = people().await;
+    let plain = datafusion::prelude::SessionContext::new();
+    for name in ["graph_query", "graph_reach"] {
+        let function = world.ctx.table_function(name).unwrap();
+        plain.register_udtf(name, Arc::clone(function.function()));
+    }
+    for sql in [
+        "SELECT \"p.name\" FROM graph_query('g', 'query q() { match { $p: Person } return { $p.age, $p.name } }') \
+         WHERE \"p.age\" > 28 ORDER BY 1",
+        "SELECT count(*) FROM graph_query('g', 'query q() { match { $p knows $f } return { $p.name } }')",
+        "SELECT id FROM graph_reach('g', 'knows', ['Alice'], 1, 2) WHERE distance = 2",
+    ] {
+        let batches = plain.sql(sql).await.unwrap().collect().await.unwrap();
+        assert_eq!(crate::world::table(&batches), world.sql(sql).await, "{sql}");
+    }
+}
+
+/// EXPLAIN said nothing of the pattern.
+#[tokio::test]
+async fn explain_shows_the_pattern() {
+    let world = people().await;
+    let sql = "EXPLAIN SELECT * FROM graph_query('g', 'query q() { match { $p: Person { name: \"Bob\" }  \
+               $p knows{1,2} $f  not { $f worksAt $_ } } return { $f.name } }')";
+    let plan: Vec<String> = world.sql(sql).await.into_iter().flatten().collect();
+    let plan = plan.join("\n");
+    for part in [
+        "PatternExec: query q()",
+        "$p: Person",
+        "{1,2}",
+        "not",
+        "ExpandExec: edge=Knows",
+    ] {
+        assert!(plan.contains(part), "{part} in {plan}");
+    }
+}
+
+/// Lines longer than a limit that nobody could change.
+#[tokio::test]
+async fn the_length_of_a_line_is_a_setting() {
+    let world = world("node N { name: String @key }").await;
+    let row = "{\"type\":\"N\",\"data\":{\"name\":\"a\"}}";
+    world.sql("SET stratagraph.line_bytes = 10").await;
+    let error = load(&world.sg, row, Overwrite).await.unwrap_err();
+    assert_eq!(error.code(), "ResourceLimitExceeded");
+    world.sql("SET stratagraph.line_bytes = 100").await;
+    load(&world.sg, row, Overwrite).await.unwrap();
 }
