@@ -10,7 +10,7 @@ use crate::graph::violation::Violations;
 
 mod kind;
 
-pub use kind::{KeyScan, Kind, NotRefreshableReason};
+pub use kind::{KeyScan, Kind, NotRefreshableReason, Protection};
 
 /// A result of the engine.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -292,6 +292,14 @@ pub enum Error {
         /// Names of pins, comma-separated.
         pins: String,
     },
+    /// A branch that cannot be deleted.
+    #[error("[BranchProtected] branch {branch:?} cannot be deleted: {protection}")]
+    BranchProtected {
+        /// The graph and the branch.
+        branch: String,
+        /// Why.
+        protection: Protection,
+    },
     /// Stored bytes are not what was written.
     #[error(
         "[Corrupt] {artifact} {path:?} is damaged: expected {expected}, found {found}; run verify_materialization and restore the object from a copy"
@@ -495,6 +503,7 @@ impl Error {
             ReadOnlyTable => Refused, false;
             WritesNotAllowed => Refused, false;
             Pinned => Refused, false;
+            BranchProtected => Refused, false;
             Corrupt => Corrupt, false;
             IncompatibleFormat => Invalid, false;
             ResourceLimitExceeded => Limit, false;

@@ -18,4 +18,4 @@ pub mod sim;
 pub mod store;
 pub mod table;
 
-pub use error::{BoxError, Error, KeyScan, Kind, NotRefreshableReason, Result};
+pub use error::{BoxError, Error, KeyScan, Kind, NotRefreshableReason, Protection, Result};

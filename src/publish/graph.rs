@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use roaring::RoaringBitmap;
 
+use super::branch::changed;
 use super::kill::kill_positions;
 use super::successor::{Content, NewIds, Place, Requester, Written, write};
 use crate::catalog::Catalog;
@@ -17,7 +18,9 @@ use crate::catalog::slot::{CommitKind, DatasetKind};
 use crate::graph::schema::{GraphSchema, GraphType, table_columns};
 use crate::ident::{Name, TxnId};
 use crate::store::{ObjRef, PageTree, Stager};
-use crate::table::manifest::{Endpoints, Entry, Fragment, TableDelta, TableManifest, TableRoot};
+use crate::table::manifest::{
+    Endpoints, Entry, Fragment, RidShift, TableDelta, TableManifest, TableRoot,
+};
 use crate::table::read::TableReader;
 use crate::table::schema::graph_schema;
 use crate::{Error, Result};
@@ -174,7 +177,7 @@ pub struct TableWrite {
     pub removed: Removed,
     /// New rows, in fragments of their own.
     pub fragments: Vec<Fragment>,
-    /// Row ids that the new rows took from the counter.
+    /// Row ids that the new rows took from the counter of `base`, from its value on.
     pub new_rids: u64,
     /// Whether no key of the new rows was there before.
     pub insert_only: bool,
@@ -203,14 +206,14 @@ struct Write {
 /// Commits a write of any number of tables at once.
 ///
 /// # Errors
-/// `ReadSetChanged` if the branch or the row-id counters of its graph moved since `base` was read:
-/// prepare anew. Whatever [`Catalog::commit`] returns. Nothing is changed then.
+/// `ReadSetChanged` if the branch moved since `base` was read: prepare anew. Commits of other branches
+/// move the row-id counters, which shifts the row ids of the new rows, and nothing else. Whatever [`Catalog::commit`] returns. Nothing is changed then.
 pub async fn write_graph(
     catalog: &Arc<Catalog>,
     stage: Stager,
     write: GraphWrite,
 ) -> Result<GraphCommit> {
-    let lost = changed(&write.base);
+    let lost = moved(&write.base);
     let operation = Write {
         write,
         published: None,
@@ -219,11 +222,8 @@ pub async fn write_graph(
     outcome.operation.published.ok_or(lost)
 }
 
-fn changed(base: &GraphSnapshot) -> Error {
-    Error::ReadSetChanged {
-        table: format!("{}@{}", base.name, base.branch),
-        key: String::new(),
-    }
+fn moved(base: &GraphSnapshot) -> Error {
+    changed(&base.name, &base.branch)
 }
 
 #[async_trait]
@@ -233,14 +233,15 @@ impl Operation for Write {
         let (name, branch) = (&base.name, &base.branch);
         let found = graph(attempt.store(), attempt.head, name, branch, &At::Head).await;
         let parent = match found {
-            Err(Error::NotFound { .. }) => return Err(changed(base)),
+            Err(Error::NotFound { .. }) => return Err(moved(base)),
             other => other?,
         };
+        // An expiry writes the manifest anew, but neither the branch nor the commit.
         let same = parent.dataset.id == base.dataset.id
-            && parent.manifest_ref == base.manifest_ref
-            && parent.dataset.next_rids == base.dataset.next_rids;
+            && parent.manifest.branch == base.manifest.branch
+            && parent.commit_id() == base.commit_id();
         if !same {
-            return Err(changed(base));
+            return Err(moved(base));
         }
         let edit = self.build(attempt, &parent).await?;
         Ok(Some(edit))
@@ -248,16 +249,33 @@ impl Operation for Write {
 }
 
 impl Write {
+    /// How far the new row ids of each type moved, because other branches took ids meanwhile.
+    fn shifts(&self, parent: &GraphSnapshot) -> BTreeMap<u64, RidShift> {
+        let (was, now) = (
+            &self.write.base.dataset.next_rids,
+            &parent.dataset.next_rids,
+        );
+        let at = |counters: &BTreeMap<u64, u64>, of| counters.get(of).copied().unwrap_or(0);
+        let fresh = self.write.tables.iter().filter(|w| w.new_rids > 0);
+        let shifts = fresh.map(|write| {
+            let base = at(was, &write.type_id);
+            let shift = at(now, &write.type_id).saturating_sub(base);
+            (write.type_id, RidShift { base, shift })
+        });
+        shifts.filter(|(_, shift)| shift.shift > 0).collect()
+    }
+
     async fn build(&mut self, attempt: &mut Attempt<'_>, parent: &GraphSnapshot) -> Result<Edit> {
         let mark = attempt.stage.mark();
         let store = Arc::clone(attempt.store());
         let before = parent.manifest.all_tables(&store).await?;
         let (mut roots, mut deltas, mut staged) = (BTreeMap::new(), Vec::new(), Vec::new());
         let mut dataset = parent.dataset.clone();
+        let shifts = self.shifts(parent);
         for write in &self.write.tables {
             let table = parent.table(&store, write.type_id).await?.table;
             let stamp = parent.manifest.version + 1;
-            let (table, delta) = next_table(attempt, &table, stamp, write).await?;
+            let (table, delta) = next_table(attempt, &table, stamp, write, &shifts).await?;
             let root = TableRoot::Object(attempt.stage.add_json(&table)?);
             roots.insert(type_key(write.type_id), Some(root));
             deltas.push(delta);
@@ -294,6 +312,7 @@ async fn next_table(
     parent: &TableManifest,
     stamp: u64,
     write: &TableWrite,
+    shifts: &BTreeMap<u64, RidShift>,
 ) -> Result<(TableManifest, TableDelta)> {
     let (store, env) = (Arc::clone(attempt.store()), attempt.catalog.env().clone());
     let mut table = parent.clone();
@@ -320,11 +339,21 @@ async fn next_table(
             changes = without_dead(&mut table, kills.changes);
         }
     }
+    let ends = table.endpoints.map(|ends| [ends.src, ends.dst]);
+    let counted = |of: &u64| *of == write.type_id || ends.is_some_and(|ends| ends.contains(of));
+    let shift: BTreeMap<u64, RidShift> = shifts
+        .iter()
+        .filter(|(of, _)| counted(of))
+        .map(|(of, shift)| (*of, *shift))
+        .collect();
     for fragment in &write.fragments {
         let entry = Entry {
             stamp,
             id: table.next_entry,
-            fragment: Some(fragment.clone()),
+            fragment: Some(Fragment {
+                shift: shift.clone(),
+                ..fragment.clone()
+            }),
             mask: None,
             rejects: None,
         };

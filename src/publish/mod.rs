@@ -1,9 +1,10 @@
-//! Transactions: create, refresh, compact, restore and rename embedding tables; create and write graphs.
+//! Transactions: create, refresh, compact, restore and rename embedding tables; create, write and branch graphs.
 //!
 //! A transaction stages fragments and asks the catalog to commit. Everything that depends on the
 //! parent (positions, bitmaps, masks, manifests, identity, version number) is made inside the commit
 //! loop; only fragments outlive an attempt.
 
+pub mod branch;
 mod compact;
 mod create;
 pub mod definition;

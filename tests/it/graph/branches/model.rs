@@ -1,0 +1,300 @@
+//! Random histories of branches against a model in memory, with crashes between any two steps.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use object_store::ObjectStore;
+use object_store::memory::InMemory;
+use stratagraph::Result;
+use stratagraph::catalog::Catalog;
+use stratagraph::catalog::branch::branches;
+use stratagraph::catalog::graph::At;
+use stratagraph::publish::branch::create_branch;
+use stratagraph::sim::{Fault, FaultBase, FaultStore, Rng};
+
+use super::expire_request;
+use crate::support::audit::{Told, audit, no_orphans, process};
+use crate::support::graphs::{
+    Change, Content, change, content, create, delete, fork, fork_of, name, state,
+};
+use crate::sweep::crash::block_on;
+
+const STEPS: u64 = 9;
+const FAULTS: [Fault; 5] = [
+    Fault::FailBefore,
+    Fault::EffectThenFail,
+    Fault::EffectThenStop,
+    Fault::StopBefore,
+    Fault::Conflict409,
+];
+
+#[derive(Debug, Clone, PartialEq)]
+struct Branch {
+    /// Unlike a name, never given twice.
+    id: u64,
+    versions: BTreeMap<u64, Content>,
+    /// The branch and the version that it was made from.
+    fork: Option<(u64, u64)>,
+    /// Newest versions of other branches that it descends from.
+    ancestry: BTreeMap<u64, u64>,
+}
+
+impl Branch {
+    fn head(&self) -> u64 {
+        self.versions.keys().next_back().copied().unwrap_or(0)
+    }
+
+    fn content(&self) -> &Content {
+        &self.versions[&self.head()]
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Model {
+    branches: BTreeMap<String, Branch>,
+    next_id: u64,
+}
+
+#[derive(Debug, Clone)]
+enum Op {
+    Change(String, Change),
+    Fork(String, String),
+    /// From the retained version at this place.
+    ForkOlder(String, String, usize),
+    Delete(String),
+    Expire(String, u64),
+    Collect,
+}
+
+/// What an operation leads to: the next model, or the code of its error.
+type Expected = Result<Model, &'static str>;
+
+impl Model {
+    fn created() -> Self {
+        let main = Branch {
+            id: 0,
+            versions: BTreeMap::from([(0, Content::default())]),
+            fork: None,
+            ancestry: BTreeMap::new(),
+        };
+        Self {
+            branches: BTreeMap::from([("main".to_owned(), main)]),
+            next_id: 1,
+        }
+    }
+
+    fn fork(&self, new: &str, from: &str, version: Option<u64>) -> Expected {
+        let Some(source) = self.branches.get(from) else {
+            return Err("NotFound");
+        };
+        if self.branches.contains_key(new) {
+            return Err("AlreadyExists");
+        }
+        let version = version.unwrap_or(source.head());
+        let mut ancestry = source.ancestry.clone();
+        ancestry.insert(source.id, version);
+        let content = source.versions[&version].clone();
+        let branch = Branch {
+            id: self.next_id,
+            versions: BTreeMap::from([(version + 1, content)]),
+            fork: Some((source.id, version)),
+            ancestry,
+        };
+        let mut next = self.clone();
+        next.next_id += 1;
+        next.branches.insert(new.to_owned(), branch);
+        Ok(next)
+    }
+
+    fn expire(&self, branch: &str, before: u64) -> Expected {
+        let mut next = self.clone();
+        let Some(expired) = next.branches.get_mut(branch) else {
+            return Err("NotFound");
+        };
+        let (id, head) = (expired.id, expired.head());
+        let others = self.branches.values();
+        let shared: BTreeSet<u64> = others
+            .flat_map(|b| {
+                let fork = b.fork.filter(|(of, _)| *of == id).map(|(_, v)| v);
+                fork.into_iter().chain(b.ancestry.get(&id).copied())
+            })
+            .collect();
+        let stays = |v: &u64| *v >= before || *v == head || shared.contains(v);
+        expired.versions.retain(|v, _| stays(v));
+        Ok(next)
+    }
+
+    fn after(&self, op: &Op) -> Expected {
+        let mut next = self.clone();
+        match op {
+            Op::Change(name, change) => {
+                let Some(branch) = next.branches.get_mut(name) else {
+                    return Err("NotFound");
+                };
+                let (version, content) = (branch.head() + 1, change.on(branch.content()));
+                branch.versions.insert(version, content);
+            }
+            Op::Fork(new, from) => return self.fork(new, from, None),
+            Op::ForkOlder(new, from, at) => {
+                let Some(source) = self.branches.get(from) else {
+                    return Err("NotFound");
+                };
+                return self.fork(new, from, source.versions.keys().nth(*at).copied());
+            }
+            Op::Delete(name) => {
+                let Some(gone) = next.branches.remove(name) else {
+                    return Err("NotFound");
+                };
+                let mut others = next.branches.values();
+                let child = |b: &Branch| b.fork.is_some_and(|(of, _)| of == gone.id);
+                if name == "main" || others.any(child) {
+                    return Err("BranchProtected");
+                }
+            }
+            Op::Expire(name, before) => return self.expire(name, *before),
+            Op::Collect => {}
+        }
+        Ok(next)
+    }
+}
+
+impl Op {
+    fn choose(rng: &mut Rng, model: &Model) -> Self {
+        let names = ["main", "a", "b/1", "b/2"];
+        let pick = |rng: &mut Rng| names[rng.below(4) as usize].to_owned();
+        let (one, other) = (pick(rng), pick(rng));
+        let known = model.branches.get(&one);
+        let versions = known.map_or(1, |b| b.versions.len() as u64);
+        match rng.below(12) {
+            0..=4 => Self::Change(one, some_change(rng)),
+            5 | 6 => Self::Fork(other, one),
+            7 => Self::ForkOlder(other, one, rng.below(versions) as usize),
+            8 => Self::Delete(one),
+            9 | 10 => Self::Expire(one, rng.below(known.map_or(1, Branch::head) + 2)),
+            _ => Self::Collect,
+        }
+    }
+
+    async fn run(&self, catalog: &Arc<Catalog>) -> Result<()> {
+        match self {
+            Self::Change(branch, of) => change(catalog, branch, of).await.map(drop),
+            Self::Fork(new, from) => fork(catalog, new, from).await.map(drop),
+            Self::ForkOlder(new, from, at) => {
+                let source = state(catalog, from, &At::Head).await?;
+                let history = &source.current.history;
+                let history = history.walk(catalog.store(), &mut |_| {}).await?;
+                let commits = history.iter().map(|e| e.commit_id.clone());
+                let at = commits.chain([source.commit_id().to_owned()]).nth(*at);
+                let at = At::Commit(at.unwrap());
+                let stage = catalog.begin().await?;
+                let made = create_branch(catalog, stage, fork_of(new, from, at)).await;
+                made.map(drop)
+            }
+            Self::Delete(branch) => delete(catalog, branch).await.map(drop),
+            Self::Expire(branch, before) => {
+                let request = expire_request(branch, *before);
+                catalog.expire(request).await.map(drop)
+            }
+            Self::Collect => catalog.collect_garbage(0, false).await.map(drop),
+        }
+    }
+}
+
+pub fn some_change(rng: &mut Rng) -> Change {
+    let mut change = Change::default();
+    let person = |rng: &mut Rng| format!("p{}", rng.below(6));
+    for _ in 0..1 + rng.below(3) {
+        let (a, b, n) = (person(rng), person(rng), rng.below(4) as i64);
+        let edge = format!("k{}", rng.below(6));
+        change = match rng.below(7) {
+            0 => change.without(&a),
+            1 => change.unknown(&edge),
+            2..=4 => change.person(&a, n),
+            _ => change.person(&a, n).person(&b, n).knows(&edge, &a, &b, n),
+        };
+    }
+    change
+}
+
+/// All versions of all branches.
+type All = BTreeMap<String, BTreeMap<u64, Content>>;
+
+/// What a store holds, as a new process sees it.
+async fn all(store: Arc<dyn ObjectStore>, seed: u64) -> Result<All> {
+    let catalog = process(store, seed);
+    let head = catalog.look().await?;
+    let mut all = All::new();
+    for branch in branches(catalog.store(), &head, &name("g")).await? {
+        let branch = branch.name.to_string();
+        let now = state(&catalog, &branch, &At::Head).await?;
+        let history = &now.current.history;
+        let mut versions = BTreeMap::from([(now.manifest.version, content(&catalog, &now).await?)]);
+        for entry in history.walk(catalog.store(), &mut |_| {}).await? {
+            let old = state(&catalog, &branch, &At::Commit(entry.commit_id)).await?;
+            versions.insert(entry.version, content(&catalog, &old).await?);
+        }
+        all.insert(branch, versions);
+    }
+    Ok(all)
+}
+
+fn versions(model: &Model) -> All {
+    let branches = model.branches.iter();
+    branches
+        .map(|(n, b)| (n.clone(), b.versions.clone()))
+        .collect()
+}
+
+async fn history(seed: u64) {
+    let mut rng = Rng::new(seed);
+    let base = FaultBase::new(Arc::new(InMemory::new()));
+    let mut catalog = process(base.store(), 1);
+    create(&catalog).await.unwrap();
+    let mut model = Model::created();
+    for step in 0..STEPS {
+        let what = format!("seed {seed}, step {step}");
+        let op = Op::choose(&mut rng, &model);
+        let mut after = model.after(&op);
+        let crash = rng.below(4) == 0;
+        let outcome = if crash {
+            let handle = FaultStore::on(&base);
+            let fault = FAULTS[rng.below(FAULTS.len() as u64) as usize];
+            handle.plan(rng.below(16), fault);
+            let outcome = op.run(&process(handle.store(), 100 + step)).await;
+            base.settle().await;
+            catalog = process(base.store(), 200 + step);
+            outcome
+        } else {
+            op.run(&catalog).await
+        };
+        if crash && after.is_ok() && outcome.is_err() {
+            let found = all(base.store(), 300 + step).await.unwrap();
+            if found == versions(&model) {
+                after = Ok(model.clone());
+            }
+        }
+        match (after, outcome) {
+            (Ok(next), Ok(())) => model = next,
+            (Ok(next), Err(_)) if crash => model = next,
+            (Err(code), Err(error)) if crash || error.code() == code => {}
+            (expected, found) => panic!("{what}: {op:?} gave {found:?}, not {expected:?}"),
+        }
+        if crash || step + 1 == STEPS || matches!(op, Op::Collect | Op::Expire(..)) {
+            let found = all(base.store(), 400 + step).await;
+            let found = found.unwrap_or_else(|e| panic!("{what}: {op:?}: {e}"));
+            assert_eq!(found, versions(&model), "{what}: {op:?}");
+        }
+    }
+    no_orphans(base.store(), 500).await.unwrap();
+    audit(base.store(), &Told::default())
+        .await
+        .unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+}
+
+#[test]
+fn histories_of_branches_equal_the_model() {
+    let soak = std::env::var_os("SOAK").is_some();
+    for seed in 0..if soak { 10_000 } else { 500 } {
+        block_on(history(seed));
+    }
+}
