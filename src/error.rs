@@ -5,6 +5,7 @@
 
 use std::error::Error as StdError;
 
+use crate::graph::conflict::MergeConflicts;
 use crate::graph::diagnostic::Diagnostics;
 use crate::graph::violation::Violations;
 
@@ -194,6 +195,30 @@ pub enum Error {
         table: String,
         /// The key, or empty for the table as a whole.
         key: String,
+    },
+    /// Both sides of a merge changed what cannot be joined.
+    #[error(
+        "[MergeConflicts] {from:?} cannot be merged into {into:?}: {total} conflicts; change one of the branches, nothing was merged:\n{conflicts}"
+    )]
+    MergeConflicts {
+        /// The source, with its graph.
+        from: String,
+        /// The target, with its graph.
+        into: String,
+        /// All of them, whether listed or not.
+        total: u64,
+        /// The first ones.
+        conflicts: MergeConflicts,
+    },
+    /// Branches with different schemas.
+    #[error(
+        "[SchemaDiverged] {from:?} and {into:?} have different schemas; bring both to one schema before you merge"
+    )]
+    SchemaDiverged {
+        /// The source, with its graph.
+        from: String,
+        /// The target, with its graph.
+        into: String,
     },
     /// Every attempt lost against other commits.
     #[error(
@@ -493,6 +518,8 @@ impl Error {
             ParentMoved => Conflict, true;
             KeyConflict => Conflict, false;
             ReadSetChanged => Conflict, true;
+            MergeConflicts => Conflict, false;
+            SchemaDiverged => Invalid, false;
             CommitConflict => Conflict, true;
             WriterFenced => Fenced, true;
             CommitUnknown => Unknown, false;

@@ -75,6 +75,40 @@ pub(crate) fn lineage(manifest: &BranchManifest, object: &ObjRef) -> BTreeMap<St
     all
 }
 
+/// The newest state that two states descend from, with the id of its branch.
+pub(crate) fn common_ancestor(
+    a: &BTreeMap<String, Ancestor>,
+    b: &BTreeMap<String, Ancestor>,
+) -> Option<(String, Ancestor)> {
+    let older = |(id, of_a): (&String, &Ancestor)| {
+        let of_b = b.get(id)?;
+        let older = if of_a.version <= of_b.version {
+            of_a
+        } else {
+            of_b
+        };
+        Some((id.clone(), older.clone()))
+    };
+    // A state is newer than all that it descends from.
+    let common = a.iter().filter_map(older);
+    common.max_by_key(|(_, ancestor)| ancestor.catalog_version)
+}
+
+/// Everything that either descends from.
+pub(crate) fn join(
+    mut a: BTreeMap<String, Ancestor>,
+    b: BTreeMap<String, Ancestor>,
+) -> BTreeMap<String, Ancestor> {
+    for (id, ancestor) in b {
+        if a.get(&id)
+            .is_none_or(|known| known.version < ancestor.version)
+        {
+            a.insert(id, ancestor);
+        }
+    }
+    a
+}
+
 /// Ancestry without the branches that are gone and that no branch beside `except` descends from:
 /// what one of `except` shares with another state, the state that is made from it shares too.
 pub(crate) async fn prune(

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::successor::{Content, Place, Requester, Written, write};
-use crate::catalog::Catalog;
 use crate::catalog::branch::{descendants, lineage, prune};
 use crate::catalog::commit::{Attempt, Edit, Import, Operation};
-use crate::catalog::graph::{At, GraphSnapshot, graph};
+use crate::catalog::graph::{At, GraphSnapshot, graph, graph_dataset};
 use crate::catalog::history::History;
-use crate::catalog::slot::{BranchEntry, CommitKind, CommitRecord, DatasetEntry, Fork};
-use crate::error::Protection;
+use crate::catalog::resolve;
+use crate::catalog::slot::{CommitKind, CommitRecord, DatasetEntry, Fork};
+use crate::catalog::{Catalog, Head};
 use crate::ident::{BranchName, Name, TxnId};
-use crate::store::Stager;
-use crate::{Error, Result};
+use crate::store::{Stager, Store};
+use crate::{Error, Protection, Result};
 
 /// A branch to create.
 #[derive(Debug, Clone)]
@@ -185,12 +185,13 @@ fn committed(branch: &BranchName, written: Written) -> BranchCommit {
     }
 }
 
-struct Delete {
+/// The end of a branch, as long as it is what was seen.
+pub(super) struct Delete {
     graph: Name,
     dataset: String,
     branch: BranchName,
-    /// The branch as the caller could see it.
-    seen: BranchEntry,
+    /// Branch id and commit id that the caller could see.
+    seen: (String, String),
     requester: Requester,
     deleted: Option<BranchCommit>,
 }
@@ -209,23 +210,41 @@ pub async fn delete_branch(
     requester: Requester,
 ) -> Result<BranchCommit> {
     let head = catalog.look().await?;
-    let dataset = crate::catalog::graph::graph_dataset(catalog.store(), &head, &graph).await?;
+    let dataset = graph_dataset(catalog.store(), &head, &graph).await?;
     let missing = || Error::NotFound {
         what: "branch",
         name: format!("{graph}@{branch}"),
     };
     let seen = dataset.branch(&branch).cloned().ok_or_else(missing)?;
-    let lost = changed(&graph, &branch);
-    let operation = Delete {
+    let delete = Delete {
         graph,
         dataset: dataset.id,
         branch,
-        seen,
+        seen: (seen.id, seen.commit_id),
         requester,
         deleted: None,
     };
-    let outcome = catalog.commit(stage, operation).await?;
-    outcome.operation.deleted.ok_or(lost)
+    delete.run(catalog, stage).await
+}
+
+impl Delete {
+    /// Of the branch of a state, which was its head.
+    pub(super) fn of(state: &GraphSnapshot, requester: Requester) -> Self {
+        Self {
+            graph: state.name.clone(),
+            dataset: state.dataset.id.clone(),
+            branch: state.branch.clone(),
+            seen: (state.manifest.branch.clone(), state.commit_id().to_owned()),
+            requester,
+            deleted: None,
+        }
+    }
+
+    pub(super) async fn run(self, catalog: &Arc<Catalog>, stage: Stager) -> Result<BranchCommit> {
+        let lost = changed(&self.graph, &self.branch);
+        let outcome = catalog.commit(stage, self).await?;
+        outcome.operation.deleted.ok_or(lost)
+    }
 }
 
 /// Another commit moved or deleted a branch.
@@ -238,9 +257,10 @@ pub(super) fn changed(graph: &Name, branch: &BranchName) -> Error {
 
 /// Refuses to delete a branch that must stay.
 pub(super) async fn check_deletable(
-    attempt: &Attempt<'_>,
+    store: &Store,
+    head: &Head,
     dataset: &DatasetEntry,
-    name: &str,
+    name: &Name,
     (branch, id): (&BranchName, &str),
 ) -> Result<()> {
     let protected = |protection| Error::BranchProtected {
@@ -255,7 +275,7 @@ pub(super) async fn check_deletable(
         let names = descendants.iter().map(BranchName::to_string).collect();
         return Err(protected(Protection::Descendants(names)));
     }
-    let pins = attempt.head.body.pins.entries(attempt.store()).await?;
+    let pins = head.body.pins.entries(store).await?;
     let of_it = pins.into_iter();
     let of_it = of_it.filter(|(_, pin)| pin.dataset == dataset.id && pin.branch == id);
     let of_it: Vec<String> = of_it.map(|(name, _)| name).collect();
@@ -272,16 +292,15 @@ pub(super) async fn check_deletable(
 impl Operation for Delete {
     async fn prepare(&mut self, attempt: &mut Attempt<'_>) -> Result<Option<Edit>> {
         let changed = || changed(&self.graph, &self.branch);
-        let found = crate::catalog::resolve::dataset(attempt.store(), attempt.head, &self.graph);
+        let found = resolve::dataset(attempt.store(), attempt.head, &self.graph);
         let found = found.await?.filter(|d| d.id == self.dataset);
         let mut dataset = found.ok_or_else(changed)?;
-        let entry = dataset.branch(&self.branch).ok_or_else(changed)?;
-        if (&entry.id, &entry.commit_id) != (&self.seen.id, &self.seen.commit_id) {
+        let gone = dataset.branches.remove(&self.branch).ok_or_else(changed)?;
+        if (&gone.id, &gone.commit_id) != (&self.seen.0, &self.seen.1) {
             return Err(changed());
         }
-        let named = (&self.branch, self.seen.id.as_str());
-        check_deletable(attempt, &dataset, self.graph.as_str(), named).await?;
-        dataset.branches.remove(&self.branch);
+        let (store, named) = (attempt.store(), (&self.branch, gone.id.as_str()));
+        check_deletable(store, attempt.head, &dataset, &self.graph, named).await?;
         let record = CommitRecord {
             txn: attempt.stage.txn().clone(),
             id: attempt.catalog.env().ids.unique(),
@@ -295,7 +314,7 @@ impl Operation for Delete {
         };
         self.deleted = Some(BranchCommit {
             branch: self.branch.clone(),
-            version: self.seen.version,
+            version: gone.version,
             txn: record.txn.clone(),
             commit_id: record.id.clone(),
         });

@@ -269,32 +269,23 @@ impl Write {
         let mark = attempt.stage.mark();
         let store = Arc::clone(attempt.store());
         let before = parent.manifest.all_tables(&store).await?;
-        let (mut roots, mut deltas, mut staged) = (BTreeMap::new(), Vec::new(), Vec::new());
         let mut dataset = parent.dataset.clone();
-        let shifts = self.shifts(parent);
         for write in &self.write.tables {
-            let table = parent.table(&store, write.type_id).await?.table;
-            let stamp = parent.manifest.version + 1;
-            let (table, delta) = next_table(attempt, &table, stamp, write, &shifts).await?;
-            let root = TableRoot::Object(attempt.stage.add_json(&table)?);
-            roots.insert(type_key(write.type_id), Some(root));
-            deltas.push(delta);
-            let files = write.fragments.iter().flat_map(|f| f.file.objects());
-            staged.extend(files.cloned());
             *dataset.next_rids.entry(write.type_id).or_default() += write.new_rids;
         }
-        let tables = &parent.manifest.tables;
+        let (stamp, shifts) = (parent.manifest.version + 1, self.shifts(parent));
+        let next = next_tables(attempt, parent, stamp, &self.write.tables, &shifts).await?;
         let content = Content {
             kind: self.write.kind,
             name: parent.name.clone(),
-            tables: tables.apply(&store, attempt.stage, roots).await?,
-            delta: deltas,
+            tables: next.tables,
+            delta: next.delta,
             identity: None,
             descriptor: None,
             definition: parent.manifest.definition.clone(),
             counts: self.write.counts.clone(),
             requester: self.write.requester.clone(),
-            staged,
+            staged: next.staged,
             mark,
             imports: false,
         };
@@ -304,6 +295,41 @@ impl Write {
         self.published = Some(written.into());
         Ok(edit)
     }
+}
+
+/// The tables of a next version.
+pub(super) struct NextTables {
+    pub tables: PageTree<TableRoot>,
+    pub delta: Vec<TableDelta>,
+    /// Objects that were staged for them before the attempt.
+    pub staged: Vec<ObjRef>,
+}
+
+/// The tables of `parent` after writes; `shifts` says how far new row ids of a type moved.
+pub(super) async fn next_tables(
+    attempt: &mut Attempt<'_>,
+    parent: &GraphSnapshot,
+    stamp: u64,
+    writes: &[TableWrite],
+    shifts: &BTreeMap<u64, RidShift>,
+) -> Result<NextTables> {
+    let store = Arc::clone(attempt.store());
+    let (mut roots, mut delta, mut staged) = (BTreeMap::new(), Vec::new(), Vec::new());
+    for write in writes {
+        let table = parent.table(&store, write.type_id).await?.table;
+        let (table, changed) = next_table(attempt, &table, stamp, write, shifts).await?;
+        let root = TableRoot::Object(attempt.stage.add_json(&table)?);
+        roots.insert(type_key(write.type_id), Some(root));
+        delta.push(changed);
+        let files = write.fragments.iter().flat_map(|f| f.file.objects());
+        staged.extend(files.cloned());
+    }
+    let tables = &parent.manifest.tables;
+    Ok(NextTables {
+        tables: tables.apply(&store, attempt.stage, roots).await?,
+        delta,
+        staged,
+    })
 }
 
 /// The next state of one table.

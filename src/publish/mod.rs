@@ -12,6 +12,7 @@ mod delta;
 mod descriptor;
 pub mod graph;
 mod kill;
+pub mod merge;
 mod overlap;
 mod refresh;
 mod rename;

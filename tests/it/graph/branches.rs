@@ -1,7 +1,9 @@
 //! Branches of a graph: what they share, what they keep apart, and what expiry and collections leave.
 
+mod merge;
 mod model;
 mod sweep;
+mod three_way;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -18,6 +18,7 @@ use stratagraph::publish::branch::{BranchCommit, CreateBranch, create_branch, de
 use stratagraph::publish::graph::{
     GraphCommit, GraphWrite, Removed, TableWrite, create_graph, write_graph,
 };
+use stratagraph::publish::merge::{MergeBranch, MergeOutcome, merge_branch};
 use stratagraph::store::Stager;
 use stratagraph::table::manifest::Fragment;
 use stratagraph::table::read::{ReadOptions, TableReader};
@@ -141,6 +142,22 @@ pub async fn delete(catalog: &Arc<Catalog>, branch: &str) -> Result<BranchCommit
     let stage = catalog.begin().await?;
     let requester = Requester::default();
     delete_branch(catalog, stage, name("g"), branch_name(branch), requester).await
+}
+
+pub fn merge_of(source: &str, into: &str) -> MergeBranch {
+    MergeBranch {
+        graph: name("g"),
+        source: branch_name(source),
+        into: branch_name(into),
+        delete_source: false,
+        dry_run: false,
+        requester: Requester::default(),
+    }
+}
+
+pub async fn merge(catalog: &Arc<Catalog>, request: MergeBranch) -> Result<MergeOutcome> {
+    let stage = catalog.begin().await?;
+    merge_branch(catalog, catalog.env(), stage, request).await
 }
 
 /// A live row: row id, then where it lies.

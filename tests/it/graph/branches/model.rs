@@ -1,25 +1,28 @@
 //! Random histories of branches against a model in memory, with crashes between any two steps.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use object_store::ObjectStore;
 use object_store::memory::InMemory;
-use stratagraph::Result;
 use stratagraph::catalog::Catalog;
 use stratagraph::catalog::branch::branches;
 use stratagraph::catalog::graph::At;
+use stratagraph::graph::conflict::ConflictKind;
 use stratagraph::publish::branch::create_branch;
+use stratagraph::publish::merge::MergeKind;
 use stratagraph::sim::{Fault, FaultBase, FaultStore, Rng};
+use stratagraph::{Error, Result};
 
 use super::expire_request;
+use super::three_way::{self, Conflict};
 use crate::support::audit::{Told, audit, no_orphans, process};
 use crate::support::graphs::{
-    Change, Content, change, content, create, delete, fork, fork_of, name, state,
+    Change, Content, change, content, create, delete, fork, fork_of, merge, merge_of, name, state,
 };
 use crate::sweep::crash::block_on;
 
-const STEPS: u64 = 9;
+const STEPS: u64 = 14;
 const FAULTS: [Fault; 5] = [
     Fault::FailBefore,
     Fault::EffectThenFail,
@@ -53,6 +56,8 @@ impl Branch {
 struct Model {
     branches: BTreeMap<String, Branch>,
     next_id: u64,
+    /// All versions that ever were, by branch id and version, in the order of their numbers.
+    archive: BTreeMap<(u64, u64), (usize, Content)>,
 }
 
 #[derive(Debug, Clone)]
@@ -62,12 +67,17 @@ enum Op {
     /// From the retained version at this place.
     ForkOlder(String, String, usize),
     Delete(String),
+    /// Source, target, whether the source is deleted.
+    Merge(String, String, bool),
     Expire(String, u64),
     Collect,
 }
 
 /// What an operation leads to: the next model, or the code of its error.
 type Expected = Result<Model, &'static str>;
+
+/// What a merge leads to: how and what content, or its conflicts.
+type Merged = Result<(MergeKind, Content), BTreeSet<Conflict>>;
 
 impl Model {
     fn created() -> Self {
@@ -80,7 +90,70 @@ impl Model {
         Self {
             branches: BTreeMap::from([("main".to_owned(), main)]),
             next_id: 1,
+            archive: BTreeMap::from([((0, 0), (0, Content::default()))]),
         }
+    }
+
+    /// Files the heads of branches.
+    fn filed(mut self) -> Self {
+        for branch in self.branches.values() {
+            let (place, key) = (self.archive.len(), (branch.id, branch.head()));
+            let head = || (place, branch.content().clone());
+            self.archive.entry(key).or_insert_with(head);
+        }
+        self
+    }
+
+    fn merged(&self, source: &Branch, target: &Branch) -> Merged {
+        let lineage = |b: &Branch| {
+            let mut all = b.ancestry.clone();
+            all.insert(b.id, b.head());
+            all
+        };
+        let (a, b) = (lineage(source), lineage(target));
+        let common = a
+            .iter()
+            .filter_map(|(id, v)| Some((*id, *b.get(id)?.min(v))));
+        let base = common.max_by_key(|key| self.archive[key].0).unwrap();
+        if base == (source.id, source.head()) {
+            return Ok((MergeKind::AlreadyUpToDate, target.content().clone()));
+        }
+        if base == (target.id, target.head()) {
+            return Ok((MergeKind::FastForward, source.content().clone()));
+        }
+        let base = &self.archive[&base].1;
+        let content = three_way::merge(base, source.content(), target.content())?;
+        Ok((MergeKind::Merged, content))
+    }
+
+    fn merge(&self, from: &str, into: &str, delete: bool) -> Expected {
+        let (source, target) = (self.branches.get(from), self.branches.get(into));
+        let (source, target) = source.zip(target).ok_or("NotFound")?;
+        if from == into {
+            return Err("InvalidArgument");
+        }
+        let child = |b: &Branch| b.fork.is_some_and(|(of, _)| of == source.id);
+        if delete && (from == "main" || self.branches.values().any(child)) {
+            return Err("BranchProtected");
+        }
+        let (kind, content) = self.merged(source, target).map_err(|_| "MergeConflicts")?;
+        let mut next = self.clone();
+        if kind != MergeKind::AlreadyUpToDate {
+            let mut merged = target.clone();
+            let version = target.head().max(source.head()) + 1;
+            merged.versions.insert(version, content);
+            let theirs = source.ancestry.iter().map(|(id, v)| (*id, *v));
+            for (id, version) in theirs.chain([(source.id, source.head())]) {
+                let known = merged.ancestry.entry(id).or_insert(version);
+                *known = version.max(*known);
+            }
+            merged.ancestry.remove(&target.id);
+            next.branches.insert(into.to_owned(), merged);
+        }
+        if delete {
+            next.branches.remove(from);
+        }
+        Ok(next)
     }
 
     fn fork(&self, new: &str, from: &str, version: Option<u64>) -> Expected {
@@ -151,6 +224,7 @@ impl Model {
                     return Err("BranchProtected");
                 }
             }
+            Op::Merge(from, into, delete) => return self.merge(from, into, *delete),
             Op::Expire(name, before) => return self.expire(name, *before),
             Op::Collect => {}
         }
@@ -165,12 +239,13 @@ impl Op {
         let (one, other) = (pick(rng), pick(rng));
         let known = model.branches.get(&one);
         let versions = known.map_or(1, |b| b.versions.len() as u64);
-        match rng.below(12) {
+        match rng.below(16) {
             0..=4 => Self::Change(one, some_change(rng)),
             5 | 6 => Self::Fork(other, one),
             7 => Self::ForkOlder(other, one, rng.below(versions) as usize),
             8 => Self::Delete(one),
-            9 | 10 => Self::Expire(one, rng.below(known.map_or(1, Branch::head) + 2)),
+            9..=12 => Self::Merge(one, other, rng.below(4) == 0),
+            13 | 14 => Self::Expire(one, rng.below(known.map_or(1, Branch::head) + 2)),
             _ => Self::Collect,
         }
     }
@@ -191,6 +266,11 @@ impl Op {
                 made.map(drop)
             }
             Self::Delete(branch) => delete(catalog, branch).await.map(drop),
+            Self::Merge(from, into, delete) => {
+                let mut request = merge_of(from, into);
+                request.delete_source = *delete;
+                merge(catalog, request).await.map(drop)
+            }
             Self::Expire(branch, before) => {
                 let request = expire_request(branch, *before);
                 catalog.expire(request).await.map(drop)
@@ -245,6 +325,38 @@ fn versions(model: &Model) -> All {
         .collect()
 }
 
+/// A dry run says how a merge would go, or which conflicts it has.
+async fn tell(catalog: &Arc<Catalog>, model: &Model, (from, into): (&str, &str), what: &str) {
+    let (source, target) = (model.branches.get(from), model.branches.get(into));
+    let Some((source, target)) = source.zip(target).filter(|_| from != into) else {
+        return;
+    };
+    let mut request = merge_of(from, into);
+    request.dry_run = true;
+    let found = match merge(catalog, request).await {
+        // The process began before a collection of another one.
+        Err(Error::WriterFenced { .. }) => return,
+        found => found.unwrap(),
+    };
+    let conflicts = found.conflicts.0.into_iter();
+    let conflicts: BTreeSet<Conflict> = conflicts.map(|c| (c.type_name, c.id, c.kind)).collect();
+    match model.merged(source, target) {
+        Ok((kind, _)) => {
+            assert_eq!((found.kind, conflicts.len()), (kind, 0), "{what}");
+            SEEN.lock().unwrap().0.insert(kind.as_str());
+        }
+        Err(expected) => {
+            assert_eq!(conflicts, expected, "{what}");
+            let kinds = expected.into_iter().map(|(_, _, kind)| kind);
+            SEEN.lock().unwrap().1.extend(kinds);
+        }
+    }
+}
+
+/// Outcomes and conflicts that the histories had.
+static SEEN: Mutex<(BTreeSet<&str>, BTreeSet<ConflictKind>)> =
+    Mutex::new((BTreeSet::new(), BTreeSet::new()));
+
 async fn history(seed: u64) {
     let mut rng = Rng::new(seed);
     let base = FaultBase::new(Arc::new(InMemory::new()));
@@ -254,7 +366,10 @@ async fn history(seed: u64) {
     for step in 0..STEPS {
         let what = format!("seed {seed}, step {step}");
         let op = Op::choose(&mut rng, &model);
-        let mut after = model.after(&op);
+        let mut after = model.after(&op).map(Model::filed);
+        if let Op::Merge(from, into, _) = &op {
+            tell(&catalog, &model, (from, into), &what).await;
+        }
         let crash = rng.below(4) == 0;
         let outcome = if crash {
             let handle = FaultStore::on(&base);
@@ -297,4 +412,8 @@ fn histories_of_branches_equal_the_model() {
     for seed in 0..if soak { 10_000 } else { 500 } {
         block_on(history(seed));
     }
+    let seen = SEEN.lock().unwrap();
+    let kinds = ["already_up_to_date", "fast_forward", "merged"];
+    assert!(kinds.iter().all(|kind| seen.0.contains(kind)), "{seen:?}");
+    println!("{seen:?}");
 }
