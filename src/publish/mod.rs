@@ -18,6 +18,7 @@ mod refresh;
 mod rename;
 mod restore;
 mod successor;
+mod tables;
 
 pub use compact::{CompactRequest, Compacted, Merge, compact};
 pub use create::{Made, NewTable, create};

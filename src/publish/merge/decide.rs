@@ -47,6 +47,14 @@ pub(super) struct Plan {
     pub takes: BTreeMap<String, Take>,
 }
 
+impl Plan {
+    /// About the memory that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        let ids = self.kills.iter().chain(self.takes.keys());
+        ids.map(|id| id.len() + size_of::<Take>() + 64).sum()
+    }
+}
+
 /// What becomes of the row ids of a node type.
 #[derive(Debug, Default)]
 pub(super) struct Rids {

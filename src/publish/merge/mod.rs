@@ -25,6 +25,7 @@ use crate::ident::{BranchName, Name};
 use crate::store::{Stager, Store};
 use crate::table::manifest::TableManifest;
 use crate::table::read::TableReader;
+use crate::table::reservation::Reservation;
 use crate::{Error, Result};
 
 /// A merge of one branch into another.
@@ -196,6 +197,7 @@ impl States {
 struct Planned {
     tables: Vec<(u64, Plan, TableReader, TableReader)>,
     rids: BTreeMap<u64, Rids>,
+    memory: Reservation,
 }
 
 /// Compares all types, node types first: edges follow their ends.
@@ -219,9 +221,11 @@ async fn plan(
     let mut planned = Planned {
         tables: Vec::new(),
         rids: BTreeMap::new(),
+        memory: Reservation::new(&env.budget),
     };
     let schema = &target.schema;
-    for of in schema.nodes().chain(schema.edges()) {
+    let types = schema.types.len() as u64;
+    for (done, of) in (0..).zip(schema.nodes().chain(schema.edges())) {
         let missing = || {
             let (key, expected) = (&states.base.1.manifest.key, format!("table {}", of.id));
             Error::corrupt("version manifest", key, expected, "none")
@@ -232,7 +236,7 @@ async fn plan(
             reader(source.table(store, of.id).await?.table),
         );
         let target = reader(target.table(store, of.id).await?.table);
-        env.progress.report("merge", of.id, 0);
+        env.progress.report("merge", done, types);
         let of_source = diff(of, &base, &source).await?;
         let deleted = planned.rids.values().any(|r| !r.gone_target.is_empty());
         if of_source.rows.is_empty() && of.is_edge() && !deleted {
@@ -243,6 +247,7 @@ async fn plan(
         if let Some(ends) = of.edge.as_ref().filter(|e| e.min > 0 || e.max.is_some()) {
             rules::cardinality(of, ends, (&of_source, &of_target), &target, found).await?;
         }
+        planned.memory.grow(decided.bytes())?;
         planned.tables.push((of.id, decided, source, target));
     }
     Ok(planned)

@@ -2,6 +2,7 @@
 
 mod merge;
 mod model;
+mod orders;
 mod sweep;
 mod three_way;
 
