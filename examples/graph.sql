@@ -3,7 +3,8 @@
 -- 1. A schema, and a part of the archive in which every edge has both its ends: one commit.
 SELECT graph, node_types, edge_types FROM graph_create('debian', 'examples/debian.pg');
 
-SELECT nodes_loaded, edges_loaded FROM graph_load('debian', 'examples/data/debian.jsonl.gz', 'overwrite');
+-- The built-in model fills the vectors in the same commit.
+SELECT nodes_loaded, edges_loaded FROM graph_load('debian', 'examples/data/debian.jsonl.gz', 'overwrite', embed => 'fill');
 
 -- Each type is a table.
 SELECT section, count(*) AS packages FROM sg.debian."Package" GROUP BY section ORDER BY packages DESC, section LIMIT 3;
@@ -63,3 +64,33 @@ WHERE r.kind = 'recommends' AND r.dst <> 'vim'
   AND EXISTS (SELECT 1 FROM sg.debian."DependsOn" d WHERE d.src = 'vim' AND d.dst = r.src)
   AND NOT EXISTS (SELECT 1 FROM sg.debian."DependsOn" d WHERE d.src = 'vim' AND d.dst = r.dst)
 GROUP BY r.dst ORDER BY by DESC, package LIMIT 5;
+
+-- 5. By meaning and by words at once, over the whole archive.
+SELECT name, summary, _vector_rank AS meaning, _text_rank AS words
+FROM hybrid_search('debian.Package', 'meaning', 'summary', 'fast key value store', 4);
+
+-- The same among the packages within two hops of libc6 alone that are libraries: meaning, words and graph in one query.
+SELECT package, round(distance, 3) AS distance, summary FROM graph_query('debian', $$
+  query near($what: String, $library: String) {
+    match {
+      $c: Package { name: $library }
+      $p dependsOn{1,2} $c
+      $p.section = "libs"
+      search($p.summary, "library")
+    }
+    return { $p.name as package, nearest($p.meaning, $what) as distance, $p.summary as summary }
+    order { nearest($p.meaning, $what) }
+    limit 4
+  }
+$$, {'what': 'fast key value store', 'library': 'libc6'});
+
+-- The same with SQL alone: the pattern by joins, the order by DataFusion's own distance.
+WITH near AS (
+  SELECT DISTINCT d.src AS id FROM sg.debian."DependsOn" d WHERE d.dst = 'libc6'
+  UNION
+  SELECT DISTINCT e.src FROM sg.debian."DependsOn" d JOIN sg.debian."DependsOn" e ON e.dst = d.src WHERE d.dst = 'libc6'
+)
+SELECT p.name AS package, round(cosine_distance(p.meaning, embed('fast key value store', role => 'query')), 3) AS distance, p.summary
+FROM sg.debian."Package" p JOIN near n ON n.id = p.id
+JOIN text_search('debian.Package', 'summary', 'library', 100000) t ON t.id = p.id
+WHERE p.section = 'libs' ORDER BY distance, p.name LIMIT 4;

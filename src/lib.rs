@@ -4,6 +4,7 @@
 //! The engine links no query engine. `docs/architecture.md` tells how the parts fit together,
 //! `docs/format.md` the bytes on the store.
 
+pub mod ann;
 pub mod catalog;
 pub mod digest;
 pub mod embed;
@@ -13,9 +14,11 @@ pub mod graph;
 pub mod ident;
 pub mod limits;
 pub mod publish;
+pub mod search;
 #[cfg(any(test, feature = "sim"))]
 pub mod sim;
 pub mod store;
 pub mod table;
+pub mod text;
 
 pub use error::{BoxError, Error, KeyScan, Kind, NotRefreshableReason, Result};

@@ -112,3 +112,9 @@ pub const INPUT_ROWS: usize = 8_192;
 pub const INPUT_BATCH_BYTES: usize = 4 * 1024 * 1024;
 /// Bytes of the batches of all types that a graph load fills at the same time.
 pub const INPUT_BYTES: usize = 32 * 1024 * 1024;
+/// Rows below which a fragment's vectors are compared one by one: an index would not be faster.
+pub const INDEX_ROWS: u64 = 25_000;
+/// Bytes of postings that are held while the texts of one fragment are indexed.
+pub const TEXT_BUILD_BYTES: usize = 4 * 1024 * 1024 * 1024;
+/// Bytes of vectors, graphs and postings that a process keeps of one store, by default.
+pub const INDEX_CACHE_BYTES: usize = 512 * 1024 * 1024;

@@ -25,6 +25,7 @@ mod graph;
 mod hooks;
 mod masked_source;
 mod metadata;
+mod nearest;
 mod pin;
 mod reader;
 mod relation;
@@ -39,7 +40,10 @@ pub(crate) use datafusion::catalog::Session;
 pub use catalog::{EMBEDDINGS, EmbeddingsSchema, StratagraphCatalog, check_ddl};
 pub use columns::{PlannedColumn, PlannedTable};
 pub use error::{ResultExt, find_error, find_in_std, from_datafusion, to_datafusion};
-pub use exec::{EdgeHandle, ExpandExec, ExpandNode, ExpandPlanner, ExpandSpec, PoolBudget};
+pub use exec::{
+    Arm, EdgeHandle, ExpandExec, ExpandNode, ExpandPlanner, ExpandSpec, Leg, Measure, Near,
+    PoolBudget, QueryEmbedder, RankExec, RankNode, RankPlanner, RankSpec, Ranking,
+};
 pub use function::{
     ArgSpec, ArgType, ArgValue, BoundArgs, FunctionProvider, FunctionRegistry, FunctionSpec,
     PlainFunction, PlannedArgs, RunContext, TableFunction, VerbExec, Wanted,
@@ -51,6 +55,7 @@ pub use graph::{
 pub use hooks::{TableWrite, WriteHooks};
 pub use masked_source::MaskedSource;
 pub use metadata::{Metadata, wait};
+pub use nearest::NearestRule;
 pub use pin::{PinRule, StatementPin, pin_plan, seal_plan};
 pub use relation::StratagraphRelations;
 pub use settings::{AnnMode, Settings};

@@ -39,6 +39,17 @@ const CONCURRENT_MASKS: usize = 16;
 /// About the memory of a decoded fragment entry without its bitmap.
 const FRAGMENT_BYTES: usize = 1_024;
 
+/// Property ids in a snapshot of the planned columns.
+pub(crate) fn property_ids(planned: &PlannedTable, snapshot: &TableSnapshot) -> Result<Vec<u64>> {
+    let missing = || {
+        let label = planned.label();
+        stratagraph::Error::corrupt("table manifest", label, "a schema", "none")
+    };
+    let current = snapshot.table.current_schema().ok_or_else(missing).df()?;
+    let pinned = all_columns(current).df()?;
+    map_columns(planned, &snapshot.manifest.dataset, &pinned).df()
+}
+
 /// Everything a scan of a version needs.
 pub(crate) struct FragmentScan<'a> {
     pub(crate) state: &'a dyn Session,
@@ -89,15 +100,7 @@ impl FragmentScan<'_> {
 
     /// Planned names of the snapshot's property ids.
     fn adapter(&self) -> Result<FieldIdAdapterFactory> {
-        let table = &self.snapshot.table;
-        let missing = || {
-            let label = self.planned.label();
-            stratagraph::Error::corrupt("table manifest", label, "a schema", "none")
-        };
-        let current = table.current_schema().ok_or_else(missing).df()?;
-        let pinned = all_columns(current).df()?;
-        let dataset = &self.snapshot.manifest.dataset;
-        let ids = map_columns(self.planned, dataset, &pinned).df()?;
+        let ids = property_ids(self.planned, self.snapshot)?;
         let names = self.planned.columns.iter();
         let names = names.map(|column| column.field.name().clone());
         Ok(FieldIdAdapterFactory::new(ids.into_iter().zip(names)))

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::catalog::Session;
-use datafusion::common::DFSchemaRef;
+use datafusion::common::{DFSchemaRef, project_schema};
 use datafusion::datasource::{TableProvider, TableType};
 use datafusion::error::Result;
 use datafusion::logical_expr::dml::{InsertOp, MergeIntoClause};
@@ -18,14 +18,17 @@ use stratagraph::catalog::Head;
 use stratagraph::catalog::graph::{self, At, GraphSnapshot};
 use stratagraph::catalog::resolve::{self, TableSnapshot};
 use stratagraph::graph::schema::GraphType;
+use stratagraph::search::TableSearch;
 use stratagraph::table::file::FragmentFile;
+use stratagraph::table::read::TableReader;
 
 use crate::columns::PlannedTable;
 use crate::error::ResultExt;
+use crate::exec::{NearestRows, NearestRowsExec};
 use crate::hooks::{TableWrite, WriteHooks, read_only};
 use crate::metadata::Metadata;
 use crate::pin::StatementPin;
-use crate::scan::{FragmentScan, live_fragments};
+use crate::scan::{FragmentScan, live_fragments, property_ids};
 use crate::settings::Settings;
 use crate::statement::key_of;
 
@@ -58,6 +61,8 @@ pub struct VersionedTableProvider {
     sealed: bool,
     captured: Option<Arc<LogicalPlan>>,
     hooks: Option<Arc<dyn WriteHooks>>,
+    /// The only rows that a scan must find, where a statement wants the nearest ones.
+    nearest: Option<Arc<NearestRows>>,
 }
 
 impl VersionedTableProvider {
@@ -71,6 +76,7 @@ impl VersionedTableProvider {
             sealed: false,
             captured: None,
             hooks: None,
+            nearest: None,
         }
     }
 
@@ -119,6 +125,14 @@ impl VersionedTableProvider {
     pub fn with_hooks(mut self, hooks: Arc<dyn WriteHooks>) -> Self {
         self.hooks = Some(hooks);
         self
+    }
+
+    /// The same table of which only the nearest rows are wanted; `None` if that was said already.
+    pub(crate) fn with_nearest(&self, nearest: NearestRows) -> Option<Self> {
+        self.nearest.is_none().then(|| Self {
+            nearest: Some(Arc::new(nearest)),
+            ..self.clone()
+        })
     }
 
     /// The same table at another version.
@@ -246,6 +260,42 @@ impl VersionedTableProvider {
         }
     }
 
+    /// A scan of the rows that can be the nearest.
+    fn nearest_rows(
+        &self,
+        nearest: &NearestRows,
+        snapshot: &TableSnapshot,
+        pin: Arc<StatementPin>,
+        projection: Option<&Vec<usize>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let ids = property_ids(&self.planned, snapshot)?;
+        let all: Vec<usize> = (0..ids.len()).collect();
+        let chosen = projection.unwrap_or(&all);
+        let columns = chosen.iter().filter_map(|at| ids.get(*at).copied());
+        let of = self
+            .planned
+            .columns
+            .iter()
+            .position(|c| c.id == nearest.property);
+        let wanted = NearestRows {
+            property: of
+                .and_then(|at| ids.get(at).copied())
+                .unwrap_or(nearest.property),
+            ..nearest.clone()
+        };
+        let catalog = self.metadata.catalog();
+        let (store, table) = (Arc::clone(catalog.store()), Arc::clone(&snapshot.table));
+        let reader = TableReader::new(store, catalog.env(), table);
+        Ok(Arc::new(NearestRowsExec::new(
+            self.planned.label(),
+            TableSearch::new(reader),
+            wanted,
+            columns.collect(),
+            project_schema(&self.planned.schema, projection)?,
+            pin,
+        )))
+    }
+
     async fn write(
         &self,
         state: &dyn Session,
@@ -290,6 +340,9 @@ impl TableProvider for VersionedTableProvider {
         // The newest known head is nearly always still the head, so its files are opened meanwhile.
         let (resolved, ()) = futures::join!(self.resolve(state), self.open_ahead());
         let (snapshot, pin) = resolved.df()?;
+        if let (Some(nearest), true) = (&self.nearest, filters.is_empty()) {
+            return self.nearest_rows(nearest, &snapshot, pin, projection);
+        }
         let scan = FragmentScan {
             state,
             store: self.metadata.catalog().store(),

@@ -15,6 +15,7 @@ use crate::catalog::resolve::{self, EMBEDDING_TYPE, TableSnapshot};
 use crate::catalog::slot::CommitKind;
 use crate::env::Env;
 use crate::ident::Name;
+use crate::search::build::rebuild;
 use crate::store::{Stager, Store};
 use crate::table::compact::{Compaction, compact as merge};
 use crate::table::manifest::{Entry, Fragment, TableDelta, TableManifest};
@@ -182,7 +183,13 @@ impl Compact {
         let reader = TableReader::new(Arc::clone(store), env, Arc::clone(&parent.table));
         match self.request.merge.choose(&reader.entries().await?) {
             None => Ok(None),
-            Some(entries) => merge(&reader, env, &entries, stage).await.map(Some),
+            Some(entries) => {
+                let mut merged = merge(&reader, env, &entries, stage).await?;
+                if let Some(fragment) = &mut merged.fragment {
+                    rebuild(&reader, &entries, fragment, env, stage).await?;
+                }
+                Ok(Some(merged))
+            }
         }
     }
 
@@ -211,10 +218,10 @@ impl Compact {
         recount(&mut table, &before, &changes);
         table.next_entry += replaced.new.len() as u64;
         table.entries = table.entries.apply(&store, attempt.stage, changes).await?;
-        let files = merged
-            .fragment
-            .iter()
-            .flat_map(|f| f.file.objects().cloned());
+        let files = merged.fragment.iter().flat_map(|f| {
+            let segments = f.segments.iter().flat_map(|s| s.file.objects());
+            f.file.objects().chain(segments).cloned()
+        });
         let staged = files
             .chain(merged.rejects.iter().map(|r| r.object.clone()))
             .collect();

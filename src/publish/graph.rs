@@ -237,7 +237,7 @@ impl Operation for Write {
             other => other?,
         };
         let same = parent.dataset.id == base.dataset.id
-            && parent.manifest_ref == base.manifest_ref
+            && parent.manifest.commit.id == base.manifest.commit.id
             && parent.dataset.next_rids == base.dataset.next_rids;
         if !same {
             return Err(changed(base));

@@ -4,6 +4,7 @@
 //! parent (positions, bitmaps, masks, manifests, identity, version number) is made inside the commit
 //! loop; only fragments outlive an attempt.
 
+mod attach;
 mod compact;
 mod create;
 pub mod definition;
@@ -17,6 +18,7 @@ mod rename;
 mod restore;
 mod successor;
 
+pub use attach::{AttachRequest, attach};
 pub use compact::{CompactRequest, Compacted, Merge, compact};
 pub use create::{Made, NewTable, create};
 pub use delta::{DeltaSource, StagedDelta};

@@ -77,6 +77,7 @@ pub struct Store {
     display: String,
     atomic_list: bool,
     cache: ObjectCache,
+    indexes: ObjectCache,
 }
 
 fn unquoted(e_tag: Option<String>) -> Option<String> {
@@ -99,6 +100,7 @@ impl Store {
             display: display.into(),
             atomic_list,
             cache,
+            indexes: ObjectCache::with_capacity(limits::INDEX_CACHE_BYTES),
         }
     }
 
@@ -121,6 +123,11 @@ impl Store {
     /// Whether one LIST is one view.
     pub fn has_atomic_list(&self) -> bool {
         self.atomic_list
+    }
+
+    /// What searches keep of fragments: vectors, indexes over them and over texts.
+    pub fn indexes(&self) -> &ObjectCache {
+        &self.indexes
     }
 
     /// The cache of immutable objects.

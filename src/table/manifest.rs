@@ -111,6 +111,64 @@ pub struct Fragment {
     /// Dead positions.
     #[serde(skip_serializing_if = "no_dead_rows", default)]
     pub dead: DeadRows,
+    /// Indexes over its columns, one a column; a column without one is read row by row.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub segments: Vec<Segment>,
+}
+
+/// What answers a search of a column of a fragment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SegmentKind {
+    /// A navigable small-world graph over the vectors of a column.
+    Hnsw,
+    /// Inverted lists over the vectors of a column.
+    Ivf,
+    /// Postings of the terms of a column.
+    Text,
+}
+
+impl SegmentKind {
+    /// Its stable name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Hnsw => "hnsw",
+            Self::Ivf => "ivf",
+            Self::Text => "text",
+        }
+    }
+}
+
+/// An index over one column of a fragment. It changes how fast a search is, never its answer, and is no
+/// part of an identity.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Segment {
+    /// Property id of the column.
+    pub column: u64,
+    /// What kind of index.
+    pub kind: SegmentKind,
+    /// Metric of a vector index, analyser of a text index.
+    pub of: String,
+    /// Rows that the index covers: those that have a value.
+    pub rows: u64,
+    /// The object.
+    pub file: DataFile,
+}
+
+impl Fragment {
+    /// The index over a column, if it has one for this metric or analyser.
+    pub fn segment(&self, column: u64, of: &str) -> Option<&Segment> {
+        let mut own = self.segments.iter();
+        own.find(|s| s.column == column && s.of == of)
+    }
+
+    /// Puts an index in the place of the one that its column had.
+    pub fn set_segment(&mut self, segment: Segment) {
+        self.segments.retain(|s| s.column != segment.column);
+        self.segments.push(segment);
+        self.segments.sort_by_key(|s| s.column);
+    }
 }
 
 fn is_false(flag: &bool) -> bool {
@@ -160,9 +218,9 @@ impl Entry {
     pub fn objects(&self) -> impl Iterator<Item = &ObjRef> {
         let fragment = self.fragment.iter();
         let files = fragment.flat_map(|f| {
-            f.file
-                .objects()
-                .chain(f.dead.chunks.iter().map(|(_, object)| object))
+            let segments = f.segments.iter().flat_map(|s| s.file.objects());
+            let dead = f.dead.chunks.iter().map(|(_, object)| object);
+            f.file.objects().chain(dead).chain(segments)
         });
         files.chain(self.mask.iter().chain(&self.rejects).map(|d| &d.object))
     }

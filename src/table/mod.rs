@@ -24,7 +24,7 @@ pub mod reservation;
 pub mod schema;
 pub(crate) mod stream;
 mod types;
-mod upload;
+pub(crate) mod upload;
 pub mod verify;
 pub mod writer;
 

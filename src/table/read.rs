@@ -119,6 +119,14 @@ impl TableReader {
         }
     }
 
+    /// The same reader with its memory taken from `budget`.
+    pub fn with_budget(&self, budget: Arc<dyn Budget>) -> Self {
+        Self {
+            budget,
+            ..self.clone()
+        }
+    }
+
     /// The store.
     pub fn store(&self) -> &Arc<Store> {
         &self.store

@@ -178,6 +178,7 @@ impl FragmentWriter {
             schema: self.schema_id,
             shift: Default::default(),
             dead: DeadRows::default(),
+            segments: Vec::new(),
         }))
     }
 

@@ -17,6 +17,7 @@ mod limits;
 mod protocol_model;
 mod publish;
 mod s3_server;
+mod search;
 mod sim_store;
 mod support;
 mod sweep;

@@ -18,13 +18,14 @@ use crate::load::LoadMode;
 use crate::pinned::PinnedSource;
 use crate::report::{
     ChangeRow, CommitRow, CommitStatus, DropReport, ExpireReport, GarbageReport, GenerateReport,
-    GraphCreateReport, GraphDropReport, GraphLoadReport, GraphRow, GraphSchemaRow, ModelRow,
-    NeighborReport, PinRow, RecomputeRow, RefreshPlan, RefreshReport, RejectedRow, SegmentRow,
-    StalenessRow, TableRow, VerifyRow, VersionRow, ViolationRow,
+    GraphCreateReport, GraphDropReport, GraphLoadReport, GraphRow, GraphSchemaRow, IndexReport,
+    ModelRow, NeighborReport, PinRow, RecomputeRow, RefreshPlan, RefreshReport, RejectedRow,
+    SegmentRow, StalenessRow, TableRow, VerifyRow, VersionRow, ViolationRow,
 };
 use crate::verbs::{
-    self, Cascade, CommitFilter, CompactOptions, CreatePin, GenerateEmbeddings, GraphLoad,
-    GraphLoadTable, ImportEmbeddings, NeighborGraph, RefreshOptions, Search, SearchHit, Wanted,
+    self, BuildIndex, Cascade, CommitFilter, CompactOptions, CreatePin, GenerateEmbeddings,
+    GraphLoad, GraphLoadTable, HybridSearch, ImportEmbeddings, NeighborGraph, RefreshOptions,
+    Search, SearchHit, TextSearch, VectorSearch, Wanted,
 };
 
 /// A store, opened for the session on which it was installed. Clones share everything.
@@ -306,6 +307,27 @@ impl Stratagraph {
         self.search(table, search).await
     }
 
+    /// The rows of a table with the nearest vectors, nearest first: its columns, `_distance`, `_rank`.
+    pub async fn vector_search(&self, search: VectorSearch) -> Result<RecordBatch> {
+        verbs::vector_search(&self.run(), search).await
+    }
+
+    /// The rows of a table whose texts match best, best first: its columns, `_score`, `_rank`.
+    pub async fn text_search(&self, search: TextSearch) -> Result<RecordBatch> {
+        verbs::text_search(&self.run(), search).await
+    }
+
+    /// Both in one order: the table's columns, `_score`, `_vector_rank`, `_text_rank`.
+    pub async fn hybrid_search(&self, search: HybridSearch) -> Result<RecordBatch> {
+        verbs::hybrid_search(&self.run(), search).await
+    }
+
+    /// Builds an index over a column of a table: `t`, or `g.Type` of a graph. Searches find the same rows
+    /// with it and without it.
+    pub async fn build_index(&self, index: BuildIndex) -> Result<IndexReport> {
+        verbs::build_index(&self.run(), index).await
+    }
+
     /// Reads everything that the current version consists of and compares it with its manifest.
     pub async fn verify_materialization(&self, table: &str) -> Result<Vec<VerifyRow>> {
         verbs::verify_materialization(&self.run(), &Name::parse(table)?).await
@@ -358,7 +380,7 @@ impl Stratagraph {
 
     /// What answers a search of the current version.
     pub async fn segments(&self, table: &str) -> Result<Vec<SegmentRow>> {
-        verbs::segments(&self.run(), &Name::parse(table)?).await
+        verbs::segments(&self.run(), table).await
     }
 
     /// The default model and the registered ones.

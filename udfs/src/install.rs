@@ -12,7 +12,8 @@ use stratagraph::embed::{ModelPolicy, ModelRegistry};
 use stratagraph::env::{Env, Progress};
 use stratagraph::store::{Store, redact_url};
 use stratagraph_providers::{
-    Metadata, PinRule, PlainFunction, Settings, StratagraphCatalog, StratagraphRelations,
+    Metadata, NearestRule, PinRule, PlainFunction, Settings, StratagraphCatalog,
+    StratagraphRelations,
 };
 
 use crate::engine::Engine;
@@ -155,6 +156,7 @@ fn register(ctx: &SessionContext, engine: &Arc<Engine>) {
     if first {
         ctx.add_analyzer_rule(Arc::new(PinRule));
         ctx.add_optimizer_rule(Arc::new(scalar::RemoteCalls));
+        ctx.add_optimizer_rule(Arc::new(NearestRule));
     }
     tracing::debug!(root = %engine.root, prefix = Settings::PREFIX, "installed");
 }

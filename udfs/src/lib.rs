@@ -13,13 +13,13 @@ mod function;
 mod handle;
 mod host;
 mod install;
-mod kernel;
 mod load;
 mod pinned;
 mod refresh;
 mod report;
 mod root;
 mod scalar;
+mod search;
 mod source;
 mod spool;
 
@@ -28,19 +28,20 @@ mod verbs;
 pub use ::stratagraph::graph::input::{Grammar, OnError};
 pub use ::stratagraph::publish::definition::Anchor;
 pub use ::stratagraph::publish::{Deletes, Merge, Requester};
+pub use ::stratagraph::text::Mode;
 pub use handle::Stratagraph;
 pub use install::{CATALOG, Options, install};
 pub use load::LoadMode;
 pub use pinned::PinnedSource;
 pub use report::{
     ChangeRow, CommitRow, CommitStatus, DropReport, ExpireReport, GarbageReport, GenerateReport,
-    GraphCreateReport, GraphDropReport, GraphLoadReport, GraphRow, GraphSchemaRow, Micros,
-    ModelRow, NeighborReport, PinRow, RecomputeRow, RefreshPlan, RefreshReport, RejectedRow,
-    Report, SegmentRow, StalenessRow, TableRow, VerifyRow, VersionRow, ViolationRow,
+    GraphCreateReport, GraphDropReport, GraphLoadReport, GraphRow, GraphSchemaRow, IndexReport,
+    Micros, ModelRow, NeighborReport, PinRow, RecomputeRow, RefreshPlan, RefreshReport,
+    RejectedRow, Report, SegmentRow, StalenessRow, TableRow, VerifyRow, VersionRow, ViolationRow,
 };
 pub use stratagraph_providers::{check_ddl, find_error};
 pub use verbs::{
-    Cascade, CommitFilter, CompactOptions, CreatePin, GenerateEmbeddings, GraphLoad,
-    GraphLoadTable, ImportEmbeddings, LoadSource, NeighborGraph, RefreshOptions, Search, SearchHit,
-    TableSource, Wanted,
+    BuildIndex, Cascade, CommitFilter, CompactOptions, CreatePin, GenerateEmbeddings, GraphLoad,
+    GraphLoadTable, HybridSearch, ImportEmbeddings, LoadSource, NeighborGraph, RefreshOptions,
+    Search, SearchHit, TableSource, TextSearch, VectorSearch, Wanted,
 };

@@ -372,6 +372,26 @@ report! {
         pub covered_rows: u64,
         /// Bytes of its own object.
         pub bytes: u64,
+        /// The column that it answers for.
+        pub column: String,
+        /// Rows of the fragment that are dead.
+        pub dead_rows: u64,
+    }
+}
+
+report! {
+    /// An index that was built, over all fragments of a table.
+    pub struct IndexReport {
+        /// The table.
+        pub table: String,
+        /// The column.
+        pub column: String,
+        /// `hnsw`, `ivf` or `text`; `exact` if no fragment is worth an index.
+        pub kind: String,
+        /// Rows that it covers.
+        pub rows: u64,
+        /// Bytes of its objects.
+        pub bytes: u64,
     }
 }
 

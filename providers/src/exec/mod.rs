@@ -3,12 +3,19 @@
 mod expand;
 mod expand_metrics;
 mod expand_node;
-mod expand_planner;
 mod memory;
+mod nearest;
 mod pattern;
+mod planner;
+mod rank;
+mod rank_measure;
+mod rank_node;
 
 pub use expand::ExpandExec;
 pub use expand_node::{EdgeHandle, ExpandNode, ExpandSpec};
-pub use expand_planner::ExpandPlanner;
 pub use memory::PoolBudget;
+pub use nearest::{NearestRows, NearestRowsExec};
 pub(crate) use pattern::PatternExec;
+pub use planner::{ExpandPlanner, RankPlanner};
+pub use rank::RankExec;
+pub use rank_node::{Arm, Leg, Measure, Near, QueryEmbedder, RankNode, RankSpec, Ranking};

@@ -11,13 +11,14 @@ use datafusion::functions_aggregate::min_max::{max_udaf, min_udaf};
 use datafusion::functions_aggregate::sum::sum_udaf;
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{AggregateUDF, Expr as Df, LogicalPlanBuilder, SortExpr, cast, lit};
-use stratagraph::graph::query::{Aggregate, Count, Expr, Output, Query, Var};
+use stratagraph::graph::query::{Aggregate, Count, Expr, Output, Query, Rank, Var};
 use stratagraph::graph::value::{Scalar, Value};
 
 use super::expr::answer_type;
 use super::lower::Lowering;
 use super::names::column_expr;
 use super::needs::orders_by_ids;
+use super::ranks::{Wanted, searches};
 use super::row::{Columns, Field, Row};
 
 /// Digits of a sum of 64-bit integers that cannot overflow while it is made.
@@ -40,6 +41,14 @@ impl Lowering<'_> {
             self.count(query.skip.as_ref())?,
             self.count(query.limit.as_ref())?,
         );
+        let wanted = match query.aggregates() || query.distinct {
+            true => None,
+            false => fetch.map(|fetch| fetch.saturating_add(skip.unwrap_or(0))),
+        };
+        let mut row = self.ranked(row, wanted)?;
+        for var in &self.late {
+            row = self.hydrate(row, *var)?;
+        }
         let plan = match (query.aggregates(), query.distinct) {
             (true, _) => self.grouped(row)?,
             (false, true) => self.distinct(row)?,
@@ -55,6 +64,38 @@ impl Lowering<'_> {
             .enumerate()
             .map(|(at, output)| column_expr(&place(at)).alias(&output.name));
         plan.project(shown.collect::<Vec<_>>())
+    }
+
+    /// A row with the columns of all ranks. The first order key leaves only rows that have the rank, of
+    /// the best `wanted` entities at least.
+    fn ranked(&self, mut row: Row, wanted: Option<usize>) -> Result<Row> {
+        let keys = self.query.order.iter().map(|key| &key.expr);
+        let resolved = keys.map(|expr| match expr {
+            Expr::Output(at) => self.query.outputs.get(*at).map_or(expr, |o| &o.expr),
+            other => other,
+        });
+        let keys: Vec<&Expr> = resolved.collect();
+        if let Some(Expr::Rank(rank)) = keys.first() {
+            let chosen = match rank.as_ref() {
+                // All that match are found at once.
+                Rank::Bm25 { .. } => None,
+                Rank::Nearest { .. } | Rank::Hops { .. } | Rank::Rrf { .. } => wanted,
+            };
+            let first = Wanted {
+                only_ranked: true,
+                top: chosen,
+            };
+            row = self.with_rank(row, keys[0], first)?;
+        }
+        let outputs = self.query.outputs.iter().map(|output| &output.expr);
+        let mut others = Vec::new();
+        for expr in outputs.chain(keys) {
+            searches(expr, &mut |inner| others.push(inner));
+        }
+        for expr in others {
+            row = self.with_rank(row, expr, Wanted::default())?;
+        }
+        Ok(row)
     }
 
     /// Each row as it is.
@@ -164,6 +205,7 @@ impl Lowering<'_> {
                 Row {
                     plan: plan.build()?,
                     columns: Default::default(),
+                    scores: Vec::new(),
                     selective: false,
                 }
             }
@@ -201,6 +243,7 @@ impl Lowering<'_> {
         let groups = Row {
             plan: plan.build()?,
             columns: [((var, Field::Rid), rid)].into(),
+            scores: Vec::new(),
             selective: row.selective,
         };
         self.hydrate(groups, var)
@@ -272,6 +315,7 @@ impl Columns for WithOutputs<'_> {
 
     fn result(&self, expr: &Expr) -> Result<Df> {
         match expr {
+            Expr::Rank(_) => self.row.result(expr),
             Expr::Output(at) => match self.lowering.query.outputs.get(*at) {
                 Some(output) => self.lowering.scalars.lower(&output.expr, self.row),
                 None => internal_err!("there is no result column {at}"),

@@ -56,9 +56,9 @@ impl Scalars<'_> {
             Expr::Not(inner) => !self.lower(inner, columns)?,
             Expr::IsNull(inner) => self.lower(inner, columns)?.is_null(),
             Expr::Aggregate { .. } | Expr::Output(_) => columns.result(expr)?,
-            Expr::Search(_) | Expr::Rank(_) => {
-                return plan_err!("{expr:?} is not built yet");
-            }
+            // A text that is not there does not match.
+            Expr::Search(_) => columns.result(expr)?.is_not_null(),
+            Expr::Rank(_) => columns.result(expr)?,
         })
     }
 

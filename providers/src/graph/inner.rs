@@ -25,7 +25,7 @@ use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionConfig;
 
-use crate::exec::ExpandPlanner;
+use crate::exec::{ExpandPlanner, RankPlanner};
 
 /// Optimises a plan with the host's rules and plans it with ours; the physical plan is not optimised
 /// yet, and must become part of a plan that the host optimises.
@@ -50,7 +50,10 @@ pub async fn plan_inner(state: &dyn Session, plan: &LogicalPlan) -> Result<Arc<d
 }
 
 fn planner() -> DefaultPhysicalPlanner {
-    DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(ExpandPlanner)])
+    DefaultPhysicalPlanner::with_extension_planners(vec![
+        Arc::new(ExpandPlanner),
+        Arc::new(RankPlanner),
+    ])
 }
 
 /// Keeps the first plan that it sees. The planner checks that a plan can be executed after its rules,

@@ -9,7 +9,7 @@ use datafusion::logical_expr::utils::conjunction;
 use datafusion::logical_expr::{
     Expr as Df, Extension, LogicalPlan, LogicalPlanBuilder, TableSource, lit,
 };
-use stratagraph::graph::query::{Block, Compare, Direction, Expr, Hop, Query, Var};
+use stratagraph::graph::query::{Block, Compare, Direction, Expr, Hop, Query, Rank, Var};
 use stratagraph::graph::schema::GraphType;
 use stratagraph::graph::topology::TraversalMode;
 use stratagraph::graph::value::{Scalar, Value};
@@ -20,7 +20,7 @@ use super::needs::{Needs, introduced, variables};
 use super::row::{Field, Row};
 use super::sources::GraphSources;
 use crate::error::ResultExt;
-use crate::exec::{ExpandNode, ExpandSpec};
+use crate::exec::{ExpandNode, ExpandSpec, QueryEmbedder};
 
 /// One query on its way to a plan.
 pub(super) struct Lowering<'a> {
@@ -32,6 +32,14 @@ pub(super) struct Lowering<'a> {
     pub(super) mode: TraversalMode,
     /// A variable whose columns are joined after the grouping, of which there are fewer rows.
     pub(super) deferred: Option<Var>,
+    /// Traversals whose distances are ranked.
+    pub(super) distances: BTreeSet<(Var, Var)>,
+    /// Variables whose columns are joined after the best rows are chosen.
+    pub(super) late: BTreeSet<Var>,
+    /// Makes the vectors of texts when the plan runs.
+    pub(super) embedder: &'a Arc<dyn QueryEmbedder>,
+    /// Whether indexes over vectors are left aside.
+    pub(super) exact: bool,
 }
 
 impl Lowering<'_> {
@@ -68,7 +76,7 @@ impl Lowering<'_> {
             let Some(root) = self.root(&left, filters) else {
                 break;
             };
-            let scan = self.scan_node(root, filters)?;
+            let scan = self.scan_node(root, filters, self.late.contains(&root))?;
             row = Some(match row {
                 None => scan,
                 Some(row) => cross(row, scan)?,
@@ -83,7 +91,7 @@ impl Lowering<'_> {
         for var in block
             .nodes
             .iter()
-            .filter(|var| self.deferred != Some(**var))
+            .filter(|var| self.deferred != Some(**var) && !self.late.contains(var))
         {
             row = self.hydrate(row, *var)?;
         }
@@ -107,7 +115,9 @@ impl Lowering<'_> {
     }
 
     fn filter<'e>(&self, row: Row, filters: impl Iterator<Item = &'e Expr>) -> Result<Row> {
-        let lowered = filters.map(|f| self.scalars.lower(f, &row));
+        let filters: Vec<&Expr> = filters.collect();
+        let row = self.with_searches(row, &filters)?;
+        let lowered = filters.iter().map(|f| self.scalars.lower(f, &row));
         let lowered = lowered.collect::<Result<Vec<_>>>()?;
         let Some(predicate) = conjunction(lowered) else {
             return Ok(row);
@@ -166,13 +176,13 @@ impl Lowering<'_> {
         }
     }
 
-    fn type_of(&self, var: Var) -> Option<&GraphType> {
+    pub(super) fn type_of(&self, var: Var) -> Option<&GraphType> {
         let variable = self.query.variables.get(var)?;
         self.sources.schema().by_id(variable.type_id)
     }
 
     /// The name under which a column of a variable is shown.
-    fn wanted_name(&self, var: Var, field: Field) -> String {
+    pub(super) fn wanted_name(&self, var: Var, field: Field) -> String {
         let name = self
             .query
             .variables
@@ -202,9 +212,11 @@ impl Lowering<'_> {
     }
 
     /// The stored columns of a variable under names of their own: row id and what the query reads.
-    fn columns_of(&self, var: Var, row: &mut Row) -> Result<Vec<Df>> {
-        let needed = self.needs.get(&var).into_iter().flatten().copied();
+    fn columns_of(&self, var: Var, row: &mut Row, late: bool) -> Result<Vec<Df>> {
+        let needed = self.needs.get(&var).filter(|_| !late);
+        let needed = needed.into_iter().flatten().copied();
         let mut shown = Vec::new();
+        let needed = needed.filter(|field| *field != Field::Rid);
         for field in std::iter::once(Field::Rid).chain(needed) {
             let name = self.names.unique(&self.wanted_name(var, field));
             shown.push(column_expr(&self.stored_name(var, field)?).alias(&name));
@@ -229,7 +241,7 @@ impl Lowering<'_> {
         scan.project(names)?.build()
     }
 
-    fn scan_node(&self, var: Var, filters: &[&Expr]) -> Result<Row> {
+    fn scan_node(&self, var: Var, filters: &[&Expr], late: bool) -> Result<Row> {
         let Some(variable) = self.query.variables.get(var) else {
             return plan_err!("variable {var} is not declared");
         };
@@ -237,6 +249,7 @@ impl Lowering<'_> {
         let mut row = Row {
             plan: LogicalPlanBuilder::empty(false).build()?,
             columns: Default::default(),
+            scores: Vec::new(),
             selective: false,
         };
         // The id is sorted, bounded and in the bloom filter; the key property is none of these.
@@ -245,7 +258,7 @@ impl Lowering<'_> {
             scan = scan.filter(column_expr("id").eq(lit(id)))?;
             row.selective = true;
         }
-        let shown = self.columns_of(var, &mut row)?;
+        let shown = self.columns_of(var, &mut row, late)?;
         row.plan = scan.project(shown)?.build()?;
         Ok(row)
     }
@@ -259,7 +272,7 @@ impl Lowering<'_> {
         let (Some(rid), true) = (row.name(var, Field::Rid).map(str::to_owned), lacks) else {
             return Ok(row);
         };
-        let nodes = self.scan_node(var, &[])?;
+        let nodes = self.scan_node(var, &[], false)?;
         let Some(key) = nodes.name(var, Field::Rid) else {
             return plan_err!("variable {var} has no row id");
         };
@@ -273,6 +286,7 @@ impl Lowering<'_> {
         Ok(Row {
             plan,
             columns,
+            scores: row.scores,
             selective: row.selective,
         })
     }
@@ -298,7 +312,21 @@ impl Lowering<'_> {
             false => (hop.right, hop.left, reversed(hop.direction)),
         };
         let dst = self.names.unique(&self.wanted_name(to, Field::Rid));
-        let spec = ExpandSpec::bounded(direction, hop.min, hop.max, &dst).with_mode(self.mode);
+        let mut spec = ExpandSpec::bounded(direction, hop.min, hop.max, &dst).with_mode(self.mode);
+        let ranked = [(hop.left, hop.right), (hop.right, hop.left)];
+        let ranked = ranked
+            .into_iter()
+            .filter(|ends| self.distances.contains(ends));
+        let ranked: Vec<Expr> = ranked
+            .map(|(from, to)| Expr::Rank(Box::new(Rank::Hops { from, to })))
+            .filter(|expr| !row.has_score(expr))
+            .collect();
+        let mut scores = Vec::new();
+        if !ranked.is_empty() {
+            let hops = self.names.unique("hops#");
+            spec = spec.with_hops(&hops);
+            scores.extend(ranked.into_iter().map(|expr| (expr, hops.clone())));
+        }
         let src = row.expr(from, Field::Rid)?;
         let edges = self.sources.edges(hop.edge).df()?;
         let node = ExpandNode::try_new(row.plan, src, edges, spec)?;
@@ -306,6 +334,7 @@ impl Lowering<'_> {
             node: Arc::new(node),
         });
         let mut next = Row { plan, ..row };
+        next.scores.extend(scores);
         match next.name(to, Field::Rid) {
             // Both ends are known: the traversal is a condition.
             Some(known) => {
@@ -325,9 +354,10 @@ impl Lowering<'_> {
         let mut edges = Row {
             plan: row.plan.clone(),
             columns: Default::default(),
+            scores: Vec::new(),
             selective: false,
         };
-        let shown = self.columns_of(edge, &mut edges)?;
+        let shown = self.columns_of(edge, &mut edges, false)?;
         let left = self
             .names
             .unique(&format!("{}.from", self.wanted_name(edge, Field::Rid)));
@@ -356,6 +386,7 @@ impl Lowering<'_> {
         Ok(Row {
             plan,
             columns,
+            scores: row.scores,
             selective: row.selective,
         })
     }
@@ -423,9 +454,12 @@ fn cross(left: Row, right: Row) -> Result<Row> {
         .build()?;
     let mut columns = left.columns;
     columns.extend(right.columns);
+    let mut scores = left.scores;
+    scores.extend(right.scores);
     Ok(Row {
         plan,
         columns,
+        scores,
         selective: left.selective && right.selective,
     })
 }

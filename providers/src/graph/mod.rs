@@ -10,6 +10,7 @@ mod lower;
 mod names;
 mod needs;
 mod query;
+mod ranks;
 mod reach;
 mod row;
 mod sources;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use stratagraph::graph::query::{Block, Expr, Query, Var};
 use stratagraph::graph::schema::GraphSchema;
 
+use super::ranks::{ranked, searches};
 use super::row::Field;
 
 /// The columns that are read, by variable; row ids are always there.
@@ -29,6 +30,12 @@ pub(super) fn fields(expr: &Expr, each: &mut dyn FnMut(Var, Field)) {
             Some(Expr::Id(_)) | None => {}
             Some(argument) => fields(argument, each),
         },
+        // Searches are of row ids.
+        Expr::Search(_) | Expr::Rank(_) => {
+            for var in ranked(expr) {
+                each(var, Field::Rid);
+            }
+        }
         _ => {}
     }
 }
@@ -99,6 +106,48 @@ fn of_block(block: &Block, needs: &mut Needs) {
     for inner in block.optionals.iter().chain(&block.negations) {
         of_block(inner, needs);
     }
+}
+
+/// Whether a block, or one within it, searches a variable that it does not introduce.
+pub(super) fn searches_outer(block: &Block, own: &BTreeSet<Var>) -> bool {
+    let mut found = false;
+    for filter in &block.filters {
+        searches(filter, &mut |search| {
+            found |= ranked(search).iter().any(|var| !own.contains(var));
+        });
+    }
+    let mut inner = block.optionals.iter().chain(&block.negations);
+    found
+        || inner.any(|block| {
+            let own = own.union(&introduced(block)).copied().collect();
+            searches_outer(block, &own)
+        })
+}
+
+/// Variables whose columns are read for nothing but the answer, where the best rows of it are chosen by a
+/// rank first.
+pub(super) fn late(query: &Query) -> BTreeSet<Var> {
+    let first = query.order.first().map(|key| &key.expr);
+    let ranked = match first {
+        Some(Expr::Output(at)) => query.outputs.get(*at).map(|o| &o.expr),
+        other => other,
+    };
+    if !matches!(ranked, Some(Expr::Rank(_))) || query.aggregates() || query.distinct {
+        return BTreeSet::new();
+    }
+    let mut read = Needs::new();
+    of_block(&query.pattern, &mut read);
+    let inside = |var: &Var| {
+        let fields = read.get(var).into_iter().flatten();
+        fields.into_iter().any(|field| *field != Field::Rid)
+    };
+    query
+        .pattern
+        .nodes
+        .iter()
+        .copied()
+        .filter(|var| !inside(var))
+        .collect()
 }
 
 /// The variable that the groups of a query are one for one with, if its columns are read for nothing

@@ -18,11 +18,12 @@ use super::expr::Scalars;
 use super::inner::plan_inner;
 use super::lower::Lowering;
 use super::names::Names;
-use super::needs::{deferred, needs};
+use super::needs::{deferred, late, needs};
+use super::ranks::distances;
 use super::reach::apply;
 use super::sources::{GraphSources, types_of};
 use crate::error::ResultExt;
-use crate::exec::PatternExec;
+use crate::exec::{PatternExec, QueryEmbedder};
 use crate::function::Wanted;
 use crate::metadata::Metadata;
 use crate::pin::StatementPin;
@@ -37,6 +38,10 @@ pub struct GraphQuery {
     pub now: i64,
     /// How neighbours are looked up.
     pub mode: TraversalMode,
+    /// Makes the vectors of texts when the plan runs.
+    pub embedder: Arc<dyn QueryEmbedder>,
+    /// Whether indexes over vectors are left aside.
+    pub exact: bool,
 }
 
 /// Whether two answers have the same columns; calls are marked in the metadata of theirs.
@@ -52,11 +57,9 @@ impl GraphQuery {
     /// The logical plan of the whole answer.
     ///
     /// # Errors
-    /// `SchemaChanged` for a query of another schema, `NotYetSupported` for a search.
+    /// `SchemaChanged` for a query of another schema, `InvalidArgument` for a search of a property that
+    /// cannot be searched.
     pub fn lower(&self, sources: &GraphSources) -> Result<LogicalPlan> {
-        if let Some(error) = self.query.unsupported() {
-            return Err(error).df();
-        }
         let lowering = Lowering {
             query: &self.query,
             scalars: Scalars {
@@ -70,6 +73,10 @@ impl GraphQuery {
             names: Names::default(),
             mode: self.mode,
             deferred: deferred(&self.query, sources.schema()),
+            distances: distances(&self.query),
+            late: late(&self.query),
+            embedder: &self.embedder,
+            exact: self.exact,
         };
         let pattern = &self.query.pattern;
         let filters: Vec<&Expr> = pattern.filters.iter().collect();

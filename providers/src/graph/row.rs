@@ -25,6 +25,8 @@ pub(super) enum Field {
 pub(super) struct Row {
     pub(super) plan: LogicalPlan,
     pub(super) columns: BTreeMap<(Var, Field), String>,
+    /// Columns of searches and ranks.
+    pub(super) scores: Vec<(query::Expr, String)>,
     /// Whether it begins with a node that is found by its key, so that it has few rows.
     pub(super) selective: bool,
 }
@@ -33,6 +35,11 @@ impl Row {
     /// The column's name, if the variable has it here.
     pub(super) fn name(&self, var: Var, field: Field) -> Option<&str> {
         self.columns.get(&(var, field)).map(String::as_str)
+    }
+
+    /// Whether there is a column for a search or a rank.
+    pub(super) fn has_score(&self, expr: &query::Expr) -> bool {
+        self.scores.iter().any(|(known, _)| known == expr)
     }
 
     /// Whether a variable is bound.
@@ -63,6 +70,13 @@ impl Columns for Row {
     fn column(&self, var: Var, field: Field) -> Result<Expr> {
         self.expr(var, field)
     }
+
+    fn result(&self, expr: &query::Expr) -> Result<Expr> {
+        match self.scores.iter().find(|(known, _)| known == expr) {
+            Some((_, name)) => Ok(column_expr(name)),
+            None => plan_err!("{expr:?} does not stand where rows are filtered"),
+        }
+    }
 }
 
 /// The columns of two rows that are joined: the first one that has it.
@@ -73,6 +87,13 @@ impl Columns for Joined<'_> {
         match self.0.name(var, field) {
             Some(name) => Ok(column_expr(name)),
             None => self.1.expr(var, field),
+        }
+    }
+
+    fn result(&self, expr: &query::Expr) -> Result<Expr> {
+        match self.0.has_score(expr) {
+            true => self.0.result(expr),
+            false => self.1.result(expr),
         }
     }
 }

@@ -9,6 +9,8 @@ use stratagraph::catalog::graph::GraphSnapshot;
 use stratagraph::graph::query::{Block, Query};
 use stratagraph::graph::schema::GraphSchema;
 use stratagraph::graph::topology::EdgeTable;
+use stratagraph::search::TableSearch;
+use stratagraph::table::read::TableReader;
 use stratagraph::{Error, Result};
 
 use crate::exec::EdgeHandle;
@@ -22,6 +24,7 @@ pub(super) struct TypeSource {
     pub(super) name: String,
     pub(super) table: Arc<dyn TableSource>,
     pub(super) edges: Option<EdgeHandle>,
+    pub(super) search: TableSearch,
 }
 
 /// The types that a query names, in one state of a graph.
@@ -47,11 +50,13 @@ impl GraphSources {
             let (data, pin) = (Arc::clone(metadata), Arc::clone(pin));
             let table = VersionedTableProvider::of_type(data, snapshot, of, pin).await?;
             let catalog = metadata.catalog();
+            let store = Arc::clone(catalog.store());
+            let manifest = snapshot.table(&store, *id).await?.table;
+            let (env, own) = (catalog.env(), Arc::clone(&manifest));
+            let search = TableSearch::new(TableReader::new(Arc::clone(&store), env, own));
             let edges = match of.is_edge() {
                 false => None,
                 true => {
-                    let store = Arc::clone(catalog.store());
-                    let manifest = snapshot.table(&store, *id).await?.table;
                     let edges = EdgeTable::new(store, catalog.env(), manifest)?;
                     Some(EdgeHandle::new(&of.name, Arc::new(edges)))
                 }
@@ -60,6 +65,7 @@ impl GraphSources {
                 name: of.name.clone(),
                 table: provider_as_source(Arc::new(table)),
                 edges,
+                search,
             };
             sources.insert(*id, source);
         }
@@ -77,6 +83,11 @@ impl GraphSources {
     /// A type that the query names.
     pub(super) fn get(&self, id: u64) -> Result<&TypeSource> {
         self.types.get(&id).ok_or_else(|| missing(id))
+    }
+
+    /// A search of the nodes of a type.
+    pub(super) fn search(&self, id: u64) -> Result<TableSearch> {
+        Ok(self.get(id)?.search.clone())
     }
 
     /// The edges of a type that the query traverses.

@@ -14,7 +14,7 @@ use stratagraph::graph::query::{Block, Expr, Var};
 
 use super::lower::Lowering;
 use super::names::{column, column_expr};
-use super::needs::{fields, introduced, mentioned, variables};
+use super::needs::{fields, introduced, mentioned, searches_outer, variables};
 use super::row::{Field, Joined, Row};
 
 /// A block that is ready to be joined with the rows outside.
@@ -72,6 +72,7 @@ impl Lowering<'_> {
         Ok(Row {
             plan,
             columns,
+            scores: row.scores,
             selective: row.selective,
         })
     }
@@ -86,6 +87,7 @@ impl Lowering<'_> {
         let alone = nested.intersection(&shared).all(|var| ends.contains(var));
         // A block of conditions alone has no rows of its own to start from.
         let has_rows = !block.nodes.is_empty() || !ends.is_empty();
+        let alone = alone && !searches_outer(block, &own);
         match alone && has_rows && !outer.selective && !self.mentions_outer_property(block, &ends) {
             true => self.independent(outer, block, &ends, asked),
             false => self.seeded(outer, block, &shared),
@@ -172,6 +174,7 @@ impl Lowering<'_> {
         Ok(Some(Row {
             plan: self.oriented(hop, &[], ends)?,
             columns: [((shared, Field::Rid), rid.clone())].into(),
+            scores: Vec::new(),
             selective: false,
         }))
     }
@@ -181,6 +184,7 @@ impl Lowering<'_> {
         let mut seed = Row {
             plan: outer.plan.clone(),
             columns: Default::default(),
+            scores: Vec::new(),
             selective: outer.selective,
         };
         let mut shown = Vec::new();

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use super::ast::{QueryDecl, Read, Span};
 use super::findings::{Findings, shown};
-use super::{Output, Query, Var, Variable};
+use super::{Hop, Output, Query, Var, Variable};
 use crate::Result;
 use crate::graph::schema::GraphSchema;
 use crate::graph::value::ValueType;
@@ -35,6 +35,7 @@ pub(super) fn check(
         scopes: Vec::new(),
         bindings: HashMap::new(),
         outputs: Vec::new(),
+        traversals: Vec::new(),
         output_names: HashMap::new(),
     };
     checker.params();
@@ -55,6 +56,8 @@ struct Checker<'a> {
     bindings: HashMap<usize, Var>,
     /// Result columns that are checked.
     outputs: Vec<Output>,
+    /// Traversals of the pattern itself.
+    traversals: Vec<Hop>,
     /// Their numbers by name.
     output_names: HashMap<String, usize>,
 }
@@ -84,6 +87,7 @@ impl<'a> Checker<'a> {
 
     fn query(&mut self, read: &Read) -> Query {
         let pattern = self.block(&read.clauses, &read.span, Kind::Root);
+        self.traversals.clone_from(&pattern.hops);
         self.returns(read);
         let order = self.order(read);
         let skip = read.skip.as_ref().map(|rows| self.rows("skip", rows));

@@ -210,14 +210,13 @@ impl Explained<'_> {
             Rank::Nearest { field, query } | Rank::Bm25 { field, query } => {
                 format!("{name}({}, {})", self.property(*field), self.expr(query))
             }
+            Rank::Hops { from, to } => {
+                format!("{name}({}, {})", self.var(*from), self.var(*to))
+            }
             Rank::Rrf { arms, k } => {
                 let k = k.as_ref().map(|k| format!(", {}", self.expr(k)));
-                let k = k.unwrap_or_default();
-                format!(
-                    "{name}({}, {}{k})",
-                    self.rank(&arms[0]),
-                    self.rank(&arms[1])
-                )
+                let arms: Vec<String> = arms.iter().map(|arm| self.rank(arm)).collect();
+                format!("{name}({}{})", arms.join(", "), k.unwrap_or_default())
             }
         }
     }

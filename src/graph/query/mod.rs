@@ -277,10 +277,17 @@ pub enum Rank {
         /// A text.
         query: Expr,
     },
-    /// Reciprocal rank fusion of two ranks.
+    /// Distance in hops of a traversal of the pattern, within `rrf`.
+    Hops {
+        /// Where the traversal begins.
+        from: Var,
+        /// What is ranked: where it ends.
+        to: Var,
+    },
+    /// Reciprocal rank fusion of ranks.
     Rrf {
-        /// The ranks, each `Nearest` or `Bm25`.
-        arms: [Box<Rank>; 2],
+        /// The ranks, two or more, none of them a fusion.
+        arms: Vec<Rank>,
         /// The constant k, default 60.
         k: Option<Expr>,
     },

@@ -1,7 +1,6 @@
 //! Walks over a checked query.
 
 use super::{Block, Expr, Query, Rank, Search, SearchMode};
-use crate::Error;
 
 impl Query {
     /// All expressions that are not within another one.
@@ -11,24 +10,6 @@ impl Query {
         all.extend(self.outputs.iter().map(|output| &output.expr));
         all.extend(self.order.iter().map(|key| &key.expr));
         all
-    }
-
-    /// `NotYetSupported` with the name of the first function of it that is not built yet.
-    pub fn unsupported(&self) -> Option<Error> {
-        let mut name = None;
-        for expr in self.exprs() {
-            expr.visit(&mut |expr| {
-                let function = match expr {
-                    Expr::Search(search) => search.name(),
-                    Expr::Rank(rank) => rank.name(),
-                    _ => return,
-                };
-                name.get_or_insert(function);
-            });
-        }
-        name.map(|name| Error::NotYetSupported {
-            feature: format!("`{name}` in graph queries"),
-        })
     }
 }
 
@@ -95,6 +76,7 @@ impl Rank {
         match self {
             Self::Nearest { .. } => "nearest",
             Self::Bm25 { .. } => "bm25",
+            Self::Hops { .. } => "hops",
             Self::Rrf { .. } => "rrf",
         }
     }
@@ -102,6 +84,7 @@ impl Rank {
     fn visit<'e>(&'e self, see: &mut impl FnMut(&'e Expr)) {
         match self {
             Self::Nearest { query, .. } | Self::Bm25 { query, .. } => query.visit(see),
+            Self::Hops { .. } => {}
             Self::Rrf { arms, k } => {
                 arms.iter().for_each(|arm| arm.visit(see));
                 if let Some(k) = k {

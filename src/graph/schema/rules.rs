@@ -6,8 +6,10 @@ use regex::{Regex, RegexBuilder};
 
 use super::findings::shown;
 use super::{Bound, Member};
+use crate::ann::Metric;
 use crate::graph::value::{Scalar, ValueType};
 use crate::limits;
+use crate::text::Analyser;
 
 /// Bytes of a compiled pattern.
 const PATTERN_BYTES: usize = 1024 * 1024;
@@ -98,22 +100,26 @@ impl Listing {
     }
 }
 
-/// Options of an index with their values.
-const OPTIONS: [(&str, &[&str]); 3] = [
-    ("analyzer", &["english"]),
-    ("kind", &["auto", "hnsw", "ivf"]),
-    ("metric", &["cosine", "dot", "l2"]),
-];
+/// Options of an index.
+const OPTIONS: [&str; 3] = ["analyzer", "kind", "metric"];
 
 /// Names of the options of an index.
 pub(super) fn option_names() -> impl Iterator<Item = &'static str> {
-    OPTIONS.into_iter().map(|(name, _)| name)
+    OPTIONS.into_iter()
 }
 
 /// Values of an option of an index; `None` for an unknown option.
-pub(super) fn option_values(option: &str) -> Option<&'static [&'static str]> {
-    let found = OPTIONS.iter().find(|(name, _)| *name == option);
-    found.map(|(_, values)| *values)
+pub(super) fn option_values(option: &str) -> Option<Vec<&'static str>> {
+    match option {
+        "analyzer" => Some(Analyser::names().collect()),
+        "kind" => Some(vec!["auto", "hnsw", "ivf"]),
+        "metric" => Some(
+            [Metric::Cosine, Metric::Dot, Metric::L2]
+                .map(Metric::as_str)
+                .to_vec(),
+        ),
+        _ => None,
+    }
 }
 
 /// Whether an option means something for an index over these properties; `None` is an end.

@@ -96,6 +96,9 @@ async fn check_fragment(store: &Store, checks: &mut Checks, fragment: &Fragment)
     for (_, object) in &fragment.dead.chunks {
         check(store, checks, "bitmap", object).await;
     }
+    for object in fragment.segments.iter().flat_map(|s| s.file.objects()) {
+        check(store, checks, "segment", object).await;
+    }
     digest
 }
 

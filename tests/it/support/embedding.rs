@@ -9,23 +9,27 @@ use arrow::array::{
 use arrow::compute::concat;
 use futures::TryStreamExt;
 use object_store::ObjectStore;
+use stratagraph::ann::Metric;
 use stratagraph::catalog::Catalog;
-use stratagraph::catalog::resolve::{self, TableSnapshot};
+use stratagraph::catalog::resolve::{self, EMBEDDING_TYPE, TableSnapshot};
 use stratagraph::embed::{Embedder, HashEmbedder, Role, embed_checked};
-use stratagraph::ident::{Name, TxnId};
+use stratagraph::ident::{BranchName, Name, TxnId};
 use stratagraph::publish::definition::{Definition, ModelRef, SourceRef};
 use stratagraph::publish::{
-    CompactRequest, Deletes, DeltaSource, Made, Merge, NewTable, Published, RefreshRequest,
-    Requester, RestoreRequest, StagedDelta,
+    AttachRequest, CompactRequest, Deletes, DeltaSource, Made, Merge, NewTable, Published,
+    RefreshRequest, Requester, RestoreRequest, StagedDelta, attach,
 };
+use stratagraph::search::build::{Index, VectorKind, build};
+use stratagraph::search::{TextColumn, VectorColumn};
 use stratagraph::store::Stager;
 use stratagraph::table::fold::SourceFolder;
 use stratagraph::table::ledger::{Ledger, LedgerChange, Reject};
-use stratagraph::table::manifest::Fragment;
+use stratagraph::table::manifest::{Fragment, Segment};
 use stratagraph::table::read::{ReadOptions, TableReader};
 use stratagraph::table::schema::{arrow_schema, embedding_schema, id};
 use stratagraph::table::verify::{Verdict, verify};
 use stratagraph::table::writer::FragmentWriter;
+use stratagraph::text::Analyser;
 use stratagraph::{Result, digest::Digest};
 
 /// Width of the test model.
@@ -413,6 +417,66 @@ pub async fn restore(catalog: &Arc<Catalog>, version: u64) -> (Option<TxnId>, Re
     };
     let outcome = stratagraph::publish::restore(catalog, stage, request).await;
     (txn, outcome.map(|(published, _)| published))
+}
+
+/// The columns that searches of the test table use.
+pub fn indexes() -> [Index; 2] {
+    let column = VectorColumn {
+        column: id::VECTOR,
+        dimensions: DIMENSIONS,
+        metric: Metric::Cosine,
+    };
+    let texts = TextColumn {
+        column: id::ROW_ID,
+        analyser: Analyser::parse("simple").unwrap(),
+    };
+    let kind = VectorKind::Hnsw;
+    [Index::Vector { column, kind }, Index::Text(texts)]
+}
+
+/// Builds indexes over vectors and keys of all fragments, and attaches them.
+pub async fn index(catalog: &Arc<Catalog>) -> (Option<TxnId>, Result<u64>) {
+    let (mut stage, dataset) = match begin(catalog).await {
+        Ok(begun) => begun,
+        Err(e) => return (None, Err(e)),
+    };
+    let txn = stage.txn().clone();
+    let outcome = build_all(catalog, &mut stage, dataset).await;
+    let outcome = match outcome {
+        Ok(request) => attach(catalog, stage, request).await,
+        Err(e) => Err(e),
+    };
+    (Some(txn), outcome)
+}
+
+async fn build_all(
+    catalog: &Arc<Catalog>,
+    stage: &mut Stager,
+    dataset: String,
+) -> Result<AttachRequest> {
+    let head = catalog.look().await?;
+    let table = resolve::table(catalog.store(), &head, &table_name(), None).await?;
+    let (store, env) = (Arc::clone(catalog.store()), catalog.env());
+    let reader = TableReader::new(store, env, Arc::clone(&table.table));
+    let mut segments: BTreeMap<String, Vec<Segment>> = BTreeMap::new();
+    for entry in reader.entries().await?.iter() {
+        for index in indexes() {
+            let built = build(&reader, entry, &index, 1, env, stage).await?;
+            let fragment = entry.fragment.as_ref().map(|f| f.file.object.key.clone());
+            segments
+                .entry(fragment.unwrap_or_default())
+                .or_default()
+                .extend(built);
+        }
+    }
+    Ok(AttachRequest {
+        name: table_name(),
+        dataset,
+        branch: BranchName::main(),
+        type_id: EMBEDDING_TYPE,
+        segments,
+        requester: Requester::default(),
+    })
 }
 
 /// The live keys with their content hashes of a version, in key order.

@@ -13,7 +13,8 @@ use stratagraph::{Error, Result};
 
 use crate::support::audit::{objects, process};
 use crate::support::embedding::{
-    Source, compact, compact_tiered, content, expected, generate, refresh, restore, table_name,
+    Source, compact, compact_tiered, content, expected, generate, index, refresh, restore,
+    table_name,
 };
 
 /// What a verb answered, with its transaction where it has one of its own.
@@ -26,6 +27,8 @@ pub struct State {
     pub version: Option<u64>,
     pub versions: Vec<u64>,
     pub pins: Vec<String>,
+    /// Indexes of the current version.
+    pub segments: usize,
 }
 
 /// A verb with the store and the source that it meets.
@@ -115,17 +118,25 @@ fn data_verbs() -> Vec<Verb> {
     ]
 }
 
-/// All verbs.
-pub fn verbs() -> Vec<Verb> {
-    let admin = |name, depth, run, done| Verb {
+/// A verb that changes no row of the source.
+fn admin(
+    name: &'static str,
+    depth: u64,
+    run: for<'a> fn(&'a Arc<Catalog>, &'a Source) -> BoxFuture<'a, Answer>,
+    done: &'static [&'static str],
+) -> Verb {
+    Verb {
         name,
         depth,
         change: |_| {},
         run,
         done,
-    };
-    let mut verbs = data_verbs();
-    verbs.extend([
+    }
+}
+
+/// Verbs that make versions, or better indexes of one.
+fn version_verbs() -> Vec<Verb> {
+    vec![
         admin(
             "compact",
             3,
@@ -139,11 +150,25 @@ pub fn verbs() -> Vec<Verb> {
             &[],
         ),
         admin(
+            "build index",
+            3,
+            |c, _| async move { told(index(c).await) }.boxed(),
+            &[],
+        ),
+        admin(
             "restore",
             3,
             |c, _| async move { told(restore(c, 0).await) }.boxed(),
             &[],
         ),
+    ]
+}
+
+/// All verbs.
+pub fn verbs() -> Vec<Verb> {
+    let mut verbs = data_verbs();
+    verbs.extend(version_verbs());
+    verbs.extend([
         admin(
             "expire",
             3,
@@ -273,6 +298,7 @@ pub async fn state(catalog: &Arc<Catalog>) -> Result<State> {
                 version: None,
                 versions: Vec::new(),
                 pins,
+                segments: 0,
             });
         }
         Err(e) => return Err(e),
@@ -282,10 +308,13 @@ pub async fn state(catalog: &Arc<Catalog>) -> Result<State> {
         .history
         .walk(catalog.store(), &mut |_| {})
         .await?;
+    let entries = table.table.entries.entries(catalog.store()).await?;
+    let fragments = entries.iter().filter_map(|(_, e)| e.fragment.as_ref());
     Ok(State {
         table: Some(content(catalog, None).await?),
         version: Some(table.version()),
         versions: history.iter().map(|e| e.version).collect(),
         pins,
+        segments: fragments.map(|f| f.segments.len()).sum(),
     })
 }

@@ -103,8 +103,7 @@ fn check_supported(request: &GenerateEmbeddings, model: &dyn Embedder) -> Result
         feature: format!("{VERB}({what})"),
     };
     match request.metric.as_deref() {
-        None | Some("cosine") => {}
-        Some(metric @ ("l2" | "dot")) => return Err(not_yet(&format!("metric => '{metric}'"))),
+        None | Some("cosine" | "l2" | "dot") => {}
         Some(_) => return Err(invalid("metric", "expected cosine, l2 or dot")),
     }
     let width = model.dimensions() as u64;
@@ -156,6 +155,9 @@ async fn plan(run: &Run, request: &GenerateEmbeddings) -> Result<Plan> {
         model.dimensions() as u64,
     );
     definition.include = request.include.clone();
+    if let Some(metric) = &request.metric {
+        definition.metric = metric.clone();
+    }
     // A column that cannot be carried costs no scan.
     embedding_schema(model.dimensions(), &included.fields)?;
     Ok(Plan {

@@ -1,13 +1,14 @@
 //! The verbs and reads, one a file: what it does, its Rust type, its SQL function.
 
+mod build_index;
 mod changes;
 mod commits;
 mod compact;
 mod drop;
 mod expire;
-mod filter;
 mod generate;
 pub(crate) mod graph;
+mod hybrid_search;
 mod import;
 mod models;
 mod neighbors;
@@ -22,6 +23,8 @@ mod search;
 mod segments;
 mod staleness;
 mod tables;
+mod text_search;
+mod vector_search;
 mod vectors;
 mod verify;
 mod versions;
@@ -30,6 +33,8 @@ use std::sync::Arc;
 
 use stratagraph_providers::FunctionRegistry;
 
+pub use build_index::BuildIndex;
+pub(crate) use build_index::build_index;
 pub(crate) use changes::changes;
 pub use commits::CommitFilter;
 pub(crate) use commits::{commit_status, commits};
@@ -40,6 +45,8 @@ pub(crate) use expire::expire_versions;
 pub use generate::GenerateEmbeddings;
 pub(crate) use generate::generate;
 pub use graph::{GraphLoad, GraphLoadTable, LoadSource, TableSource};
+pub use hybrid_search::HybridSearch;
+pub(crate) use hybrid_search::hybrid_search;
 pub use import::ImportEmbeddings;
 pub(crate) use import::import_embeddings;
 pub(crate) use models::embedding_models;
@@ -59,6 +66,10 @@ pub(crate) use search::{search, search_in};
 pub(crate) use segments::segments;
 pub(crate) use staleness::staleness;
 pub(crate) use tables::embedding_tables;
+pub use text_search::TextSearch;
+pub(crate) use text_search::text_search;
+pub use vector_search::VectorSearch;
+pub(crate) use vector_search::vector_search;
 pub(crate) use vectors::read_vectors;
 pub(crate) use verify::verify_materialization;
 pub(crate) use versions::versions;
@@ -96,6 +107,10 @@ pub(crate) fn registry(engine: &Arc<Engine>) -> FunctionRegistry {
         neighbors::function(engine),
         recompute::function(engine),
         staleness::function(engine),
+        build_index::function(engine),
+        vector_search::function(engine),
+        text_search::function(engine),
+        hybrid_search::function(engine),
     ];
     let pairs = [
         refresh::functions(engine),

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::{Array, ArrayRef, AsArray, Float32Array, Int64Array, RecordBatch, StringArray};
-use arrow::datatypes::Float32Type;
+use arrow::datatypes::{DataType, Float32Type};
+use datafusion::catalog::TableProvider;
 use datafusion::common::runtime::SpawnedTask;
 use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::prelude::col;
 use futures::{StreamExt, TryStreamExt, stream};
+use stratagraph::ann::{self, Metric, Query};
 use stratagraph::ident::Name;
 use stratagraph::publish::definition::NeighborDefinition;
 use stratagraph::publish::{Made, NewTable, Requester, StagedDelta, create};
@@ -28,17 +30,14 @@ use super::vectors::row_bytes;
 use crate::engine::{Engine, Run, check_embeddings};
 use crate::function::{ReportFunction, answer};
 use crate::host::Joins;
-use crate::kernel::{Best, Hit, Query};
 use crate::pinned::PinnedSource;
 use crate::report::NeighborReport;
 
 const VERB: &str = "neighbor_graph";
 /// Rows whose neighbours one task finds.
-const ROWS_AT_ONCE: usize = 64;
+const ROWS_AT_ONCE: usize = 256;
 /// Bytes that the answers of one task take, unless one row takes more.
 const ANSWER_BYTES: usize = 4 * 1024 * 1024;
-/// Components that all of these rows are compared with before the next ones: they stay in cache.
-const TILE_COMPONENTS: usize = 64 * 1024;
 
 /// A neighbour graph to make.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,7 +57,7 @@ pub(crate) async fn neighbor_graph(run: &Run, graph: NeighborGraph) -> Result<Ne
     let span = tracing::info_span!("neighbor_graph", table = %graph.table, k = graph.k);
     let work = async {
         run.host.check_writes(VERB)?;
-        let k = check_k(graph.k)?;
+        let k = check_k(VERB, graph.k)?;
         let least = graph.min_similarity;
         if least.is_some_and(|least| !(-1.0..=1.0).contains(&least)) {
             return Err(Error::InvalidArgument {
@@ -116,8 +115,9 @@ struct Wanted {
 /// All live vectors in key order, in memory that is accounted: a pool that cannot hold them refuses.
 struct Vectors {
     keys: Vec<String>,
-    components: Vec<f32>,
-    width: usize,
+    vectors: ann::Vectors,
+    /// The last row that was read: of rows with one key the last one counts.
+    pending: Option<(String, Vec<f32>)>,
     /// Set when nobody waits for an answer any more.
     stop: AtomicBool,
     memory: MemoryReservation,
@@ -127,11 +127,32 @@ struct Vectors {
 
 impl Vectors {
     async fn read(run: &Run, source: &PinnedSource) -> Result<Self> {
-        let memory = run.host.memory("vectors of a neighbour graph");
         let context = run
             .host
             .private(Joins::SortMerge, row_bytes(source.table()));
         let provider = source.provider()?;
+        let width = match provider
+            .schema()
+            .field_with_name("vector")
+            .map(|f| f.data_type().clone())
+        {
+            Ok(DataType::FixedSizeList(_, width)) => usize::try_from(width).unwrap_or(0),
+            _ => 0,
+        };
+        let rows = usize::try_from(source.table().table.live_rows).unwrap_or(usize::MAX);
+        let mut all = Self {
+            keys: Vec::new(),
+            vectors: ann::Vectors::with_capacity(Metric::Cosine, width.max(1), 0)?,
+            pending: None,
+            stop: AtomicBool::new(false),
+            memory: run.host.memory("vectors of a neighbour graph"),
+            limit: run
+                .host
+                .memory_limit()
+                .map_or(u64::MAX, |bytes| bytes as u64),
+        };
+        all.grow(rows.saturating_mul(width.next_multiple_of(16) * size_of::<f32>()))?;
+        all.vectors = ann::Vectors::with_capacity(Metric::Cosine, width.max(1), rows)?;
         let work = async {
             let order = ["_row_id", "_content_hash"].map(|c| col(c).sort(true, false));
             let rows = context.read_table(provider)?.sort(order.to_vec())?;
@@ -140,20 +161,10 @@ impl Vectors {
                 .await
         };
         let mut rows = work.await.map_err(from_datafusion)?;
-        let mut all = Self {
-            keys: Vec::new(),
-            components: Vec::new(),
-            width: 0,
-            stop: AtomicBool::new(false),
-            memory,
-            limit: run
-                .host
-                .memory_limit()
-                .map_or(u64::MAX, |bytes| bytes as u64),
-        };
         while let Some(batch) = rows.try_next().await.map_err(from_datafusion)? {
             all.take(&batch)?;
         }
+        all.settle();
         Ok(all)
     }
 
@@ -161,7 +172,7 @@ impl Vectors {
     fn reserve_answers(&mut self, k: usize, tasks: usize) -> Result<usize> {
         let key = self.keys.iter().map(String::len).max().unwrap_or(0);
         // Held twice: as hits, and as the columns that they become.
-        let row = k.saturating_mul(2 * (size_of::<Hit>() + key) + size_of::<u64>());
+        let row = k.saturating_mul(2 * (size_of::<(f32, u32)>() + key) + size_of::<u64>());
         let rows = (ANSWER_BYTES / row.max(1)).clamp(1, ROWS_AT_ONCE);
         self.grow(row.saturating_mul(rows).saturating_mul(tasks + 1))?;
         Ok(rows)
@@ -179,67 +190,64 @@ impl Vectors {
     }
 
     fn take(&mut self, batch: &RecordBatch) -> Result<()> {
-        let keys = arrow::compute::cast(batch.column(0), &arrow::datatypes::DataType::Utf8)?;
+        let keys = arrow::compute::cast(batch.column(0), &DataType::Utf8)?;
         let keys = keys.as_string::<i32>();
         let vectors = batch.column(1).as_fixed_size_list();
-        self.width = usize::try_from(vectors.value_length()).unwrap_or(0);
-        let bytes = batch.num_rows() * (self.width * size_of::<f32>() + size_of::<String>())
-            + keys.value_data().len();
-        self.grow(bytes)?;
-        self.components.reserve_exact(batch.num_rows() * self.width);
+        self.grow(batch.num_rows() * size_of::<String>() + keys.value_data().len())?;
         for row in 0..keys.len() {
-            // Of rows with one key the last one counts.
-            if self.keys.last().is_some_and(|last| last == keys.value(row)) {
-                self.components.truncate(self.components.len() - self.width);
-                self.keys.pop();
+            let key = keys.value(row);
+            if self.pending.as_ref().is_some_and(|(last, _)| last != key) {
+                self.settle();
             }
-            self.keys.push(keys.value(row).to_owned());
             let vector = vectors.value(row);
-            self.components
-                .extend_from_slice(vector.as_primitive::<Float32Type>().values());
+            let vector = vector.as_primitive::<Float32Type>().values().to_vec();
+            self.pending = Some((key.to_owned(), vector));
         }
         Ok(())
     }
 
-    fn vector(&self, row: usize) -> &[f32] {
-        &self.components[row * self.width..(row + 1) * self.width]
+    fn settle(&mut self) {
+        if let Some((key, vector)) = self.pending.take() {
+            self.keys.push(key);
+            self.vectors.push(Some(&vector));
+        }
     }
 
     /// The neighbours of some rows, in key order, best first.
     fn neighbors(&self, rows: Range<usize>, k: usize, least: Option<f32>) -> Result<RecordBatch> {
-        let mut best: Vec<(Option<Query>, Best)> = rows
-            .clone()
-            .map(|row| (Query::new(self.vector(row).to_vec()), Best::new(k)))
-            .collect();
-        let tile = (TILE_COMPONENTS / self.width.max(1)).max(1);
-        let mut similarities = Vec::with_capacity(tile);
-        for start in (0..self.keys.len()).step_by(tile) {
-            let end = (start + tile).min(self.keys.len());
-            let others = &self.components[start * self.width..end * self.width];
-            for (row, (query, best)) in rows.clone().zip(&mut best) {
-                let Some(query) = query else { continue };
-                query.similarities(others, &mut similarities);
-                for (other, similarity) in (start..end).zip(&similarities) {
-                    if other != row && least.is_none_or(|least| *similarity >= least) {
-                        best.offer(&self.keys[other], *similarity);
-                    }
-                }
-            }
-            if self.stop.load(Ordering::Relaxed) {
-                return Err(Error::Cancelled { operation: VERB });
-            }
+        let all = self.vectors.present();
+        // A row without a direction has no neighbours.
+        let query = |row: usize| {
+            let position = u32::try_from(row).ok().filter(|p| all.contains(*p))?;
+            let vector = self.vectors.row(position).to_vec();
+            Some((row, Query::new(Metric::Cosine, vector)?))
+        };
+        let (owners, queries): (Vec<usize>, Vec<Query>) = rows.filter_map(query).unzip();
+        if self.stop.load(Ordering::Relaxed) {
+            return Err(Error::Cancelled { operation: VERB });
         }
-        self.batch(rows, best.into_iter().map(|(_, best)| best))
+        // The row itself is among its nearest, unless so many others are equal to it.
+        let best = ann::top_k_batch(&self.vectors, &queries, k.saturating_add(1), all);
+        let found: Vec<_> = owners.into_iter().zip(best).collect();
+        self.batch(&found, k, least)
     }
 
-    fn batch(&self, rows: Range<usize>, best: impl Iterator<Item = Best>) -> Result<RecordBatch> {
+    fn batch(
+        &self,
+        found: &[(usize, Vec<(f32, u32)>)],
+        k: usize,
+        least: Option<f32>,
+    ) -> Result<RecordBatch> {
         let (mut ids, mut neighbors) = (Vec::new(), Vec::new());
         let (mut similarities, mut ranks) = (Vec::new(), Vec::new());
-        for (row, best) in rows.zip(best) {
-            for (rank, hit) in (1i64..).zip(best.into_sorted()) {
-                ids.push(self.keys[row].as_str());
-                neighbors.push(hit.key);
-                similarities.push(hit.similarity);
+        for (row, best) in found {
+            let others = best.iter().filter(|(_, other)| *other as usize != *row);
+            let others = others.map(|(distance, other)| (1.0 - distance, *other as usize));
+            let near = others.filter(|(s, _)| least.is_none_or(|least| *s >= least));
+            for (rank, (similarity, other)) in (1i64..).zip(near.take(k)) {
+                ids.push(self.keys[*row].as_str());
+                neighbors.push(self.keys[other].as_str());
+                similarities.push(similarity);
                 ranks.push(rank);
             }
         }

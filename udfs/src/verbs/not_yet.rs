@@ -8,28 +8,6 @@ use crate::function::NotYet;
 
 /// Name and arguments, in their positional order.
 const FUNCTIONS: &[(&str, &[&str])] = &[
-    ("build_index", &["table", "column", "kind", "metric"]),
-    (
-        "vector_search",
-        &["table", "column", "query", "k", "filter", "exact"],
-    ),
-    (
-        "text_search",
-        &["table", "column", "query", "k", "mode", "filter"],
-    ),
-    (
-        "hybrid_search",
-        &[
-            "table",
-            "vector_column",
-            "text_column",
-            "query",
-            "k",
-            "filter",
-            "rrf_k",
-            "weights",
-        ],
-    ),
     (
         "graph_mutate",
         &[

@@ -5,3 +5,4 @@ mod equivalence;
 mod pattern;
 mod reads;
 mod scope;
+mod searches;

@@ -18,6 +18,7 @@ mod graph_query;
 mod histories;
 mod install;
 mod models;
+mod nearest;
 mod processes;
 mod race;
 mod reads;
@@ -27,6 +28,7 @@ mod rejects;
 mod remedies;
 mod runs;
 mod search;
+mod search_issues;
 mod secrets;
 #[cfg(feature = "http")]
 mod served;

@@ -39,10 +39,6 @@ async fn arguments_are_checked_before_the_source_is_read() {
             "InvalidArgument",
         ),
         (
-            "('docs', 'counting', 'body', 'id', metric => 'l2')",
-            "NotYetSupported",
-        ),
-        (
             "('docs', 'counting', 'body', 'id', metric => 'odd')",
             "InvalidArgument",
         ),
@@ -216,7 +212,38 @@ async fn unknown_names_and_switched_off_writes_are_typed() {
         ("graph_schema('g')", "NotFound"),
         ("graph_drop('t')", "NotFound"),
         ("graph_branches('g')", "NotYetSupported"),
-        ("build_index('t', 'vector')", "NotYetSupported"),
+        ("build_index('t', 'body')", "InvalidArgument"),
+        ("build_index('t', 'vector', 'text')", "InvalidArgument"),
+        (
+            "build_index('t', 'vector', metric => 'l2')",
+            "InvalidArgument",
+        ),
+        ("build_index('t@0', 'nothing')", "InvalidArgument"),
+        ("build_index('u', 'vector')", "NotFound"),
+        ("vector_search('t', '_row_id', 'a', 1)", "InvalidArgument"),
+        ("vector_search('t', 'vector', 'a', 0)", "InvalidArgument"),
+        ("vector_search('t', 'vector', [1.0], 1)", "InvalidArgument"),
+        ("text_search('t', 'vector', 'a', 1)", "InvalidArgument"),
+        (
+            "text_search('t', '_row_id', 'a', 1, mode => 'odd')",
+            "InvalidArgument",
+        ),
+        (
+            "text_search('t', '_row_id', 'a', 1, filter => 'nothing > 1')",
+            "InvalidArgument",
+        ),
+        (
+            "hybrid_search('t', 'vector', '_row_id', [1.0], 1)",
+            "InvalidArgument",
+        ),
+        (
+            "hybrid_search('t', 'vector', '_row_id', 'a', 1, rrf_k => 0)",
+            "InvalidArgument",
+        ),
+        (
+            "hybrid_search('t', 'vector', '_row_id', 'a', 1, weights => [1.0])",
+            "InvalidArgument",
+        ),
     ] {
         assert_eq!(
             world.code(&format!("SELECT * FROM {call}")).await,

@@ -4,7 +4,7 @@ use super::Checker;
 use super::typed::{Place, Ty, Typed};
 use crate::graph::query::ast::{Expr as Ast, ExprKind, Name};
 use crate::graph::query::findings::{instead, shown};
-use crate::graph::query::{Aggregate, Expr, Rank, Search, SearchMode, Var};
+use crate::graph::query::{Aggregate, Expr, Hop, Rank, Search, SearchMode, Var};
 use crate::graph::value::{Scalar, Value, ValueType};
 
 const FUNCTIONS: [&str; 14] = [
@@ -23,6 +23,9 @@ const FUNCTIONS: [&str; 14] = [
     "bm25",
     "rrf",
 ];
+
+/// Ranks that one fusion takes.
+const ARMS: std::ops::RangeInclusive<usize> = 2..=4;
 
 /// A message and a fix.
 type Refusal = (String, String);
@@ -208,15 +211,15 @@ impl Checker<'_> {
                 let (field, query) = field.zip(query)?;
                 Some(Rank::Bm25 { field, query })
             }
-            ("rrf", [first, second, rest @ ..]) if rest.len() < 2 => {
-                let first = self.arm(first);
-                let second = self.arm(second);
-                let k = match rest.first() {
-                    Some(k) => Some(self.constant(k)?),
-                    None => None,
-                };
-                let (first, second) = first.zip(second)?;
-                let arms = [Box::new(first), Box::new(second)];
+            ("rrf", [arms @ .., k])
+                if !matches!(k.kind, ExprKind::Call { .. }) && ARMS.contains(&arms.len()) =>
+            {
+                let arms = self.arms(arms);
+                let k = Some(self.constant(k)?);
+                Some(Rank::Rrf { arms: arms?, k })
+            }
+            ("rrf", arms) if ARMS.contains(&arms.len()) => {
+                let (arms, k) = (self.arms(arms)?, None);
                 Some(Rank::Rrf { arms, k })
             }
             (name, _) => {
@@ -228,25 +231,60 @@ impl Checker<'_> {
         }
     }
 
-    /// A rank that `rrf` fuses.
+    /// Ranks that `rrf` fuses; all of them are checked.
+    fn arms(&mut self, arms: &[Ast]) -> Option<Vec<Rank>> {
+        let checked: Vec<Option<Rank>> = arms.iter().map(|arm| self.arm(arm)).collect();
+        checked.into_iter().collect()
+    }
+
     fn arm(&mut self, ast: &Ast) -> Option<Rank> {
         if let ExprKind::Call {
             function,
             distinct: false,
             arguments,
         } = &ast.kind
-            && matches!(function.text.as_str(), "nearest" | "bm25")
         {
-            return self.rank(function, arguments);
+            match (function.text.as_str(), arguments.as_slice()) {
+                ("nearest" | "bm25", _) => return self.rank(function, arguments),
+                ("hops", [from, to]) => return self.traversal(ast, from, to),
+                _ => {}
+            }
         }
-        let message = "`rrf` fuses two ranks";
-        self.add(
-            "T21",
-            &ast.span,
-            message,
-            "write `nearest(...)` or `bm25(...)`",
-        );
+        let message = "`rrf` fuses ranks";
+        let fix = "write `nearest(...)`, `bm25(...)` or `hops($a, $b)`";
+        self.add("T21", &ast.span, message, fix);
         None
+    }
+
+    /// The distance of a traversal that the pattern has.
+    fn traversal(&mut self, ast: &Ast, from: &Ast, to: &Ast) -> Option<Rank> {
+        let (from, to) = (self.node(from)?, self.node(to)?);
+        let joins = |hop: &Hop| {
+            let ends = (hop.left, hop.right);
+            hop.binding.is_none() && (ends == (from, to) || ends == (to, from))
+        };
+        if !self.traversals.iter().any(joins) {
+            let message =
+                "no traversal of the pattern joins these two, without a binding of its edge";
+            let fix = "write the variables of a traversal of `match`";
+            self.add("T21", &ast.span, message, fix);
+            return None;
+        }
+        Some(Rank::Hops { from, to })
+    }
+
+    /// A variable of a node.
+    fn node(&mut self, ast: &Ast) -> Option<Var> {
+        let typed = self.expr(ast, Place::Match);
+        match typed.expr {
+            _ if typed.ty == Ty::Broken => None,
+            Expr::Id(var) if matches!(ast.kind, ExprKind::Variable(_)) => Some(var),
+            _ => {
+                let message = "`hops` takes two variables";
+                self.add("T21", &ast.span, message, "write `hops($a, $b)`");
+                None
+            }
+        }
     }
 
     /// The constant of `rrf`.

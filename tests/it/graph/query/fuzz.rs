@@ -200,7 +200,6 @@ fn well_formed(query: &Query, schema: &GraphSchema) {
         assert!(!filter.aggregates());
     }
     query.explain(schema);
-    let _ = query.unsupported();
 }
 
 fn block(block_of: &Block, query: &Query, schema: &GraphSchema, introduced: &mut [u32]) {
@@ -246,7 +245,7 @@ fn expression(expr: &Expr, query: &Query, schema: &GraphSchema) {
         Expr::Search(search) => property(search.field),
         Expr::Rank(rank) => match rank.as_ref() {
             Rank::Nearest { field, .. } | Rank::Bm25 { field, .. } => property(*field),
-            Rank::Rrf { .. } => {}
+            Rank::Hops { .. } | Rank::Rrf { .. } => {}
         },
         _ => {}
     }

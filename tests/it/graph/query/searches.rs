@@ -1,10 +1,9 @@
-//! Searches and ranks: checked fully, not yet run.
+//! Searches and ranks, as they are checked.
 
-use stratagraph::Error;
 use stratagraph::graph::query::{Expr, Rank, SearchMode};
 use stratagraph::graph::value::Value;
 
-use super::fixture::{pattern, refused, whole, with_params, wrong};
+use super::fixture::{refused, whole, with_params, wrong};
 
 fn ordered(rest: &str) -> String {
     with_params("$p: Paper $p $e:cites $c", rest)
@@ -193,7 +192,23 @@ fn fusions_take_two_ranks_and_a_constant() {
     };
     assert_eq!((arms[0].name(), arms[1].name()), ("nearest", "bm25"));
     assert_eq!(*k, Some(Expr::Literal(Value::Int(7))));
+    let query = whole(&with_params(
+        "$p: Paper $p cites{1,3} $c",
+        &format!(
+            "return {{ $c }} order {{ rrf(bm25($c.title, $s), hops($p, $c), {nearest}, 7) }} limit 1"
+        ),
+    ));
+    let Expr::Rank(rank) = &query.order[0].expr else {
+        panic!()
+    };
+    assert!(matches!(rank.as_ref(), Rank::Rrf { arms, .. } if arms.len() == 3));
     for (call, code, at) in [
+        (format!("rrf({bm25}, hops($p, $c))"), "T21", "hops($p, $c)"),
+        (
+            format!("rrf({bm25}, hops($p, $p.title))"),
+            "T21",
+            "$p.title",
+        ),
         (format!("rrf({nearest}, {bm25}, 0)"), "T21", "0"),
         (format!("rrf({nearest}, {bm25}, -1)"), "T21", "-1"),
         (format!("rrf({nearest}, {bm25}, 1.5)"), "T21", "1.5"),
@@ -214,22 +229,4 @@ fn fusions_take_two_ranks_and_a_constant() {
         let found = wrong(&text);
         assert_eq!((found[0].0, found[0].1.as_str()), (code, at), "{text}");
     }
-}
-
-#[test]
-fn what_is_not_built_yet_is_named() {
-    let refused = |text: &str| match whole(text).unsupported() {
-        Some(Error::NotYetSupported { feature }) => feature,
-        other => panic!("{other:?}"),
-    };
-    let inner = with_params(
-        "$p: Paper not { $p cites $c search($c.title, $s) or $c.open }",
-        "return { $p }",
-    );
-    assert_eq!(refused(&inner), "`search` in graph queries");
-    let order = ordered("return { $p } order { nearest($p.emb, $v) } limit 1");
-    assert_eq!(refused(&order), "`nearest` in graph queries");
-    let output = ordered("return { bm25($p.title, $s) }");
-    assert_eq!(refused(&output), "`bm25` in graph queries");
-    assert!(pattern("$p: Paper $p.year = 1").unsupported().is_none());
 }

@@ -33,7 +33,9 @@ pub(crate) async fn graph_create(
             true => read_text(&run.host, schema.trim()).await?,
             false => schema.to_owned(),
         };
-        let schema = Arc::new(GraphSchema::compile(&text)?);
+        let mut schema = GraphSchema::compile(&text)?;
+        name_models(&mut schema, &run.host.settings().default_model);
+        let schema = Arc::new(schema);
         if let Some(error) = schema.unsupported() {
             return Err(error);
         }
@@ -50,6 +52,15 @@ pub(crate) async fn graph_create(
         }))
     };
     work.instrument(span).await
+}
+
+/// Names the model of every property that has none: the session's default may be another one when texts are
+/// searched for, and two models have no distances from each other.
+fn name_models(schema: &mut GraphSchema, default: &str) {
+    let properties = schema.types.iter_mut().flat_map(|of| &mut of.properties);
+    for embed in properties.filter_map(|property| property.embed.as_mut()) {
+        embed.model.get_or_insert_with(|| default.to_owned());
+    }
 }
 
 /// A schema is longer than one line, or has a brace.

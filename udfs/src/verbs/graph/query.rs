@@ -1,5 +1,6 @@
 //! `graph_query`: a read query of the language `.gq` as a table.
 
+use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
@@ -9,16 +10,18 @@ use datafusion::catalog::Session;
 use datafusion::physical_plan::ExecutionPlan;
 use stratagraph::catalog::graph::{At, GraphSnapshot};
 use stratagraph::graph::query::{Param, Query, compile, params};
+use stratagraph::graph::schema::GraphSchema;
 use stratagraph::graph::value::Value;
 use stratagraph::ident::{BranchName, Name};
 use stratagraph::{Error, Result};
 use stratagraph_providers::{
     ArgSpec, ArgType, ArgValue, BoundArgs, FunctionSpec, GraphQuery, Metadata, PlannedArgs,
-    RunContext, TableFunction, Wanted, answer_schema, from_datafusion, split_branch,
+    QueryEmbedder, RunContext, TableFunction, Wanted, answer_schema, from_datafusion, split_branch,
 };
 
 use super::literal::struct_fields;
 use crate::engine::{Engine, Run};
+use crate::search::embed_for_property;
 
 const VERB: &str = "graph_query";
 
@@ -95,6 +98,27 @@ fn param_values(args: &BoundArgs, declared: &[Param]) -> Result<Vec<Value>> {
     }
 }
 
+/// Embeds the texts of a query with the models that its properties were declared with.
+struct Embedder {
+    run: Run,
+    schema: Arc<GraphSchema>,
+}
+
+impl fmt::Debug for Embedder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Embedder")
+    }
+}
+
+#[async_trait]
+impl QueryEmbedder for Embedder {
+    async fn embed(&self, type_id: u64, property: u64, text: &str) -> Result<Vec<f32>> {
+        let of = self.schema.by_id(type_id);
+        let of = of.and_then(|of| of.property_by_id(property));
+        embed_for_property(&self.run, "nearest", of, text).await
+    }
+}
+
 #[async_trait]
 impl TableFunction for Function {
     fn spec(&self) -> &FunctionSpec {
@@ -130,6 +154,11 @@ impl TableFunction for Function {
             query,
             now: run.catalog().env().clock.now_micros(),
             mode: run.host.settings().traversal,
+            embedder: Arc::new(Embedder {
+                run: run.clone(),
+                schema: Arc::clone(&snapshot.schema),
+            }),
+            exact: false,
         };
         let metadata = &context.metadata;
         let plan = query.plan(state, metadata, &snapshot, run.pin(), wanted);

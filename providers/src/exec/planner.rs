@@ -1,4 +1,4 @@
-//! The planner of traversals.
+//! The planner of the operators that DataFusion does not have.
 
 use std::sync::Arc;
 
@@ -15,6 +15,8 @@ use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 
 use super::expand::ExpandExec;
 use super::expand_node::ExpandNode;
+use super::rank::RankExec;
+use super::rank_node::RankNode;
 
 /// Plans [`ExpandNode`] as [`ExpandExec`]. For the inner physical planner of a graph query.
 #[derive(Debug, Default, Clone, Copy)]
@@ -45,6 +47,42 @@ impl ExtensionPlanner for ExpandPlanner {
         };
         let (edge, spec) = (node.edge().clone(), node.spec().clone());
         let plan = ExpandExec::try_new(Arc::clone(input), src.clone(), edge, spec)?;
+        Ok(Some(Arc::new(plan)))
+    }
+}
+
+/// Plans [`RankNode`] as [`RankExec`]. For the inner physical planner of a graph query.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct RankPlanner;
+
+#[async_trait]
+impl ExtensionPlanner for RankPlanner {
+    async fn plan_extension(
+        &self,
+        planner: &dyn PhysicalPlanner,
+        node: &dyn UserDefinedLogicalNode,
+        _logical_inputs: &[&LogicalPlan],
+        physical_inputs: &[Arc<dyn ExecutionPlan>],
+        session: &dyn Session,
+        planning_ctx: &PhysicalPlanningContext,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let Some(node) = node.as_any().downcast_ref::<RankNode>() else {
+            return Ok(None);
+        };
+        let [input] = physical_inputs else {
+            return internal_err!("a ranking has one input");
+        };
+        let schema = node.input().schema();
+        let mut rids = Vec::with_capacity(node.rids().len());
+        for rid in node.rids() {
+            let rid: Arc<dyn PhysicalExpr> =
+                planner.create_physical_expr(rid, schema, session, planning_ctx)?;
+            let Some(rid) = rid.downcast_ref::<Column>() else {
+                return internal_err!("what a ranking is of is a column");
+            };
+            rids.push(rid.clone());
+        }
+        let plan = RankExec::try_new(Arc::clone(input), rids, node.spec().clone())?;
         Ok(Some(Arc::new(plan)))
     }
 }
