@@ -195,6 +195,30 @@ pub enum Error {
         /// The key, or empty for the table as a whole.
         key: String,
     },
+    /// A branch is not at the commit that the caller expects.
+    #[error(
+        "[PreconditionFailed] {branch:?} is at commit {actual:?} and not at {expected:?}; read what changed and decide"
+    )]
+    PreconditionFailed {
+        /// The graph and its branch.
+        branch: String,
+        /// The commit that the caller named.
+        expected: String,
+        /// The commit of the branch.
+        actual: String,
+    },
+    /// A request id that a call with another body had.
+    #[error(
+        "[RequestIdReused] request id {request_id:?} was that of another call on {branch:?}, which made commit {commit_id:?}; take a new id for a new request"
+    )]
+    RequestIdReused {
+        /// The graph and its branch.
+        branch: String,
+        /// The id.
+        request_id: String,
+        /// The commit that the other call made.
+        commit_id: String,
+    },
     /// Every attempt lost against other commits.
     #[error(
         "[CommitConflict] {attempts} attempts lost against other commits of {dataset:?}; try again later"
@@ -485,6 +509,8 @@ impl Error {
             ParentMoved => Conflict, true;
             KeyConflict => Conflict, false;
             ReadSetChanged => Conflict, true;
+            PreconditionFailed => Conflict, false;
+            RequestIdReused => Invalid, false;
             CommitConflict => Conflict, true;
             WriterFenced => Fenced, true;
             CommitUnknown => Unknown, false;

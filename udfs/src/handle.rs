@@ -18,14 +18,15 @@ use crate::load::LoadMode;
 use crate::pinned::PinnedSource;
 use crate::report::{
     ChangeRow, CommitRow, CommitStatus, DropReport, ExpireReport, GarbageReport, GenerateReport,
-    GraphCreateReport, GraphDropReport, GraphLoadReport, GraphRow, GraphSchemaRow, IndexReport,
-    ModelRow, NeighborReport, PinRow, RecomputeRow, RefreshPlan, RefreshReport, RejectedRow,
-    SegmentRow, StalenessRow, TableRow, VerifyRow, VersionRow, ViolationRow,
+    GraphCreateReport, GraphDropReport, GraphLoadReport, GraphMutateReport, GraphRow,
+    GraphSchemaRow, IndexReport, ModelRow, NeighborReport, PinRow, RecomputeRow, RefreshPlan,
+    RefreshReport, RejectedRow, SegmentRow, StalenessRow, TableRow, VerifyRow, VersionRow,
+    ViolationRow,
 };
 use crate::verbs::{
     self, BuildIndex, Cascade, CommitFilter, CompactOptions, CreatePin, GenerateEmbeddings,
-    GraphLoad, GraphLoadTable, HybridSearch, ImportEmbeddings, NeighborGraph, RefreshOptions,
-    Search, SearchHit, TextSearch, VectorSearch, Wanted,
+    GraphLoad, GraphLoadTable, GraphMutate, HybridSearch, ImportEmbeddings, NeighborGraph,
+    RefreshOptions, Search, SearchHit, TextSearch, VectorSearch, Wanted,
 };
 
 /// A store, opened for the session on which it was installed. Clones share everything.
@@ -159,6 +160,17 @@ impl Stratagraph {
     /// [`graph_load`](Self::graph_load).
     pub async fn graph_load_table(&self, load: GraphLoadTable) -> Result<GraphLoadReport> {
         verbs::graph::graph_load_table(&self.run(), load).await
+    }
+
+    /// Runs the statements of a mutation, all of them in one commit or none.
+    ///
+    /// # Errors
+    /// `QueryInvalid` for what does not compile, `RecordsInvalid` for rows that break the schema,
+    /// `PreconditionFailed` for a branch that is not at `if_commit`, `RequestIdReused`,
+    /// `ReadSetChanged` where it updates or deletes and another commit came first; those of the
+    /// models and of the commit. Nothing is changed then.
+    pub async fn graph_mutate(&self, call: GraphMutate) -> Result<GraphMutateReport> {
+        verbs::graph::graph_mutate(&self.run(), call).await
     }
 
     /// Loads JSONL in the strict grammar.

@@ -87,6 +87,18 @@ report! {
 }
 
 report! {
+    /// A mutation of a graph.
+    pub struct GraphMutateReport {
+        /// Nodes that it wrote or deleted, each counted once.
+        pub affected_nodes: u64,
+        /// Edges that it wrote or deleted, those of deleted nodes too, each counted once.
+        pub affected_edges: u64,
+        /// The commit; none where nothing was changed.
+        pub commit_id: Option<String>,
+    }
+}
+
+report! {
     /// A record that a load would refuse.
     pub struct ViolationRow {
         /// Number of the record, from 1; 0 for a row that the load does not bring.

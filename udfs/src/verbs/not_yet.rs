@@ -8,21 +8,6 @@ use crate::function::NotYet;
 
 /// Name and arguments, in their positional order.
 const FUNCTIONS: &[(&str, &[&str])] = &[
-    (
-        "graph_mutate",
-        &[
-            "graph",
-            "query",
-            "params",
-            "branch",
-            "if_commit",
-            "embed",
-            "mixed",
-            "actor",
-            "name",
-            "request_id",
-        ],
-    ),
     ("graph_branch_create", &["graph", "branch", "from"]),
     ("graph_branch_delete", &["graph", "branch"]),
     (

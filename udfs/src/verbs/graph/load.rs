@@ -200,6 +200,7 @@ async fn prepare(run: &Run, load: &GraphLoad) -> Result<Prepared> {
     check_branch(LOAD, &load.branch, load.base.as_deref())?;
     let mut request = Request {
         graph: Name::parse(&load.graph)?,
+        branch: BranchName::main(),
         mode: load.mode,
         types: BTreeSet::new(),
         fill: load.fill,
@@ -285,6 +286,7 @@ pub(crate) async fn graph_load_table(run: &Run, load: GraphLoadTable) -> Result<
         check_branch(LOAD_TABLE, &load.branch, None)?;
         let request = Request {
             graph: Name::parse(&load.graph)?,
+            branch: BranchName::main(),
             mode: load.mode,
             types: BTreeSet::new(),
             fill: load.fill,
@@ -341,7 +343,7 @@ fn mode(args: &BoundArgs) -> Result<LoadMode> {
     word(args, "mode", &words)
 }
 
-fn fill(args: &BoundArgs) -> Result<bool> {
+pub(super) fn fill(args: &BoundArgs) -> Result<bool> {
     word(args, "embed", &[("none", false), ("fill", true)])
 }
 

@@ -5,6 +5,7 @@ mod drop;
 mod list;
 mod literal;
 mod load;
+mod mutate;
 mod query;
 mod reach;
 mod schema;
@@ -16,6 +17,8 @@ pub(crate) use drop::graph_drop;
 pub(crate) use list::graphs;
 pub use load::{GraphLoad, GraphLoadTable, LoadSource, TableSource};
 pub(crate) use load::{graph_load, graph_load_table, graph_load_violations};
+pub(crate) use mutate::graph_mutate;
+pub use mutate::{GraphMutate, QueryParams};
 pub(crate) use schema::graph_schema;
 use stratagraph_providers::TableFunction;
 
@@ -27,6 +30,7 @@ pub(crate) fn functions(engine: &Arc<Engine>) -> Vec<Arc<dyn TableFunction>> {
         create::function(engine),
         drop::function(engine),
         list::function(engine),
+        mutate::function(engine),
         query::function(engine),
         reach::function(engine),
         schema::function(engine),
