@@ -1,6 +1,7 @@
 //! `graph_mutate`, from statements to one commit.
 
 mod model;
+mod races;
 mod requests;
 mod rules;
 mod statements;

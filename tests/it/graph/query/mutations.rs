@@ -95,10 +95,17 @@ fn only_inserts_and_whole_upserts_are_the_same_on_every_state() {
 
 #[test]
 fn conditions_are_those_of_reads() {
-    good("$s: String", "delete Person where name starts_with $s and tags contains $s");
+    good(
+        "$s: String",
+        "delete Person where name starts_with $s and tags contains $s",
+    );
     good("", r#"delete Person where name contains "x" or id = "y""#);
     refused("", "delete Person where age", &[("T7", "age")]);
-    refused("", "delete Person where age = \"x\"", &[("T7", "age = \"x\"")]);
+    refused(
+        "",
+        "delete Person where age = \"x\"",
+        &[("T7", "age = \"x\"")],
+    );
     refused("", "delete Person where nme = \"x\"", &[("T11", "nme")]);
     refused("", "delete Person where from = \"x\"", &[("T11", "from")]);
     refused("", "delete Person where file is null", &[("T11", "file")]);
@@ -110,22 +117,70 @@ fn conditions_are_those_of_reads() {
 #[test]
 fn assignments_are_checked() {
     refused("", r#"insert Persn { name: "x" }"#, &[("T10", "Persn")]);
-    refused("", r#"insert Person { name: "x", nme: 1 }"#, &[("T11", "nme")]);
+    refused(
+        "",
+        r#"insert Person { name: "x", nme: 1 }"#,
+        &[("T11", "nme")],
+    );
     refused("", "insert Person { age: 1 }", &[("T12", "Person")]);
     refused("", "insert Person { name: null }", &[("T12", "null")]);
     refused("", r#"insert Knows { from: "x" }"#, &[("T12", "Knows")]);
-    refused("", r#"insert Person { name: "x", name: "y" }"#, &[("T13", "name")]);
+    refused(
+        "",
+        r#"insert Person { name: "x", name: "y" }"#,
+        &[("T13", "name")],
+    );
     refused("", r#"insert Person { name: $x }"#, &[("T14", "$x")]);
-    refused("", r#"insert Person { name: "x", age: "3" }"#, &[("T7", "\"3\"")]);
-    refused("", r#"insert Person { name: "x", age: 3000000000 }"#, &[("T7", "3000000000")]);
-    refused("", r#"insert Person { name: "x", age: now() }"#, &[("T7", "now()")]);
-    refused("", r#"insert Person { name: "x", kind: "c" }"#, &[("T7", "\"c\"")]);
-    refused("", r#"insert Person { name: "x", v: [1] }"#, &[("T7", "[1]")]);
-    refused("$f: F64", r#"insert Person { name: "x", age: $f }"#, &[("T7", "$f")]);
-    refused("", r#"insert Person { name: "x", file: "y" }"#, &[("T24", "file")]);
-    refused("", r#"insert Person { name: "x", big: age }"#, &[("T38", "age")]);
-    refused("", r#"update Person set { name: "x" } where age = 1"#, &[("T36", "name")]);
-    refused("", r#"update Person set { age: big } where age = 1"#, &[("T7", "big")]);
+    refused(
+        "",
+        r#"insert Person { name: "x", age: "3" }"#,
+        &[("T7", "\"3\"")],
+    );
+    refused(
+        "",
+        r#"insert Person { name: "x", age: 3000000000 }"#,
+        &[("T7", "3000000000")],
+    );
+    refused(
+        "",
+        r#"insert Person { name: "x", age: now() }"#,
+        &[("T7", "now()")],
+    );
+    refused(
+        "",
+        r#"insert Person { name: "x", kind: "c" }"#,
+        &[("T7", "\"c\"")],
+    );
+    refused(
+        "",
+        r#"insert Person { name: "x", v: [1] }"#,
+        &[("T7", "[1]")],
+    );
+    refused(
+        "$f: F64",
+        r#"insert Person { name: "x", age: $f }"#,
+        &[("T7", "$f")],
+    );
+    refused(
+        "",
+        r#"insert Person { name: "x", file: "y" }"#,
+        &[("T24", "file")],
+    );
+    refused(
+        "",
+        r#"insert Person { name: "x", big: age }"#,
+        &[("T38", "age")],
+    );
+    refused(
+        "",
+        r#"update Person set { name: "x" } where age = 1"#,
+        &[("T36", "name")],
+    );
+    refused(
+        "",
+        r#"update Person set { age: big } where age = 1"#,
+        &[("T7", "big")],
+    );
     refused("", r#"upsert Place { title: "x" }"#, &[("T37", "Place")]);
     refused("", "upsert Person partial { age: 1 }", &[("T12", "Person")]);
     // A parameter may be narrower when it is known.
@@ -145,5 +200,8 @@ fn reads_and_mutations_are_told_apart() {
     let error = compile_mutation(read, None, &people(), false).unwrap_err();
     assert_eq!(findings(error)[0].code, "Q012");
     let write = r#"query w() { insert Person { name: "x" } }"#;
-    assert_eq!(findings(compile(write, None, &people()).unwrap_err())[0].code, "Q012");
+    assert_eq!(
+        findings(compile(write, None, &people()).unwrap_err())[0].code,
+        "Q012"
+    );
 }

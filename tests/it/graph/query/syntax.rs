@@ -303,8 +303,14 @@ fn mutations_parse() {
     for (body, verbs) in [
         ("insert Paper { doi: \"}\", title: $t }", vec![Verb::Insert]),
         ("upsert Paper { doi: $t }", vec![Verb::Upsert]),
-        ("upsert Paper partial { doi: $t title: $t, }", vec![Verb::UpsertPartial]),
-        ("update Paper set { year: 3 } where doi = \"x\"", vec![Verb::Update]),
+        (
+            "upsert Paper partial { doi: $t title: $t, }",
+            vec![Verb::UpsertPartial],
+        ),
+        (
+            "update Paper set { year: 3 } where doi = \"x\"",
+            vec![Verb::Update],
+        ),
         (
             "delete Cites where from = \"x\" delete Paper where not (doi = $t) or year is null",
             vec![Verb::Delete, Verb::Delete],

@@ -2,12 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use rand::rngs::StdRng;
-use rand::{RngExt, SeedableRng};
-
 use super::support::*;
+use crate::graph_load::model::Random;
 
-const NODES: u32 = 8;
+const NODES: u64 = 8;
 
 /// Ages by name; ends and `since` of edges. Edges have no order.
 #[derive(Debug, Default, Clone, PartialEq)]
@@ -31,17 +29,23 @@ impl Model {
 
     /// Does a random statement: its text, and the nodes and edges that it affects, or `None` if it
     /// is refused.
-    fn step(&mut self, rng: &mut StdRng) -> (String, Option<(u64, u64)>) {
-        let name = |rng: &mut StdRng| format!("n{}", rng.random_range(0..NODES));
-        let (a, b, n) = (name(rng), name(rng), rng.random_range(0..6i64));
-        match rng.random_range(0..9) {
+    fn step(&mut self, rng: &mut Random) -> (String, Option<(u64, u64)>) {
+        let name = |rng: &mut Random| format!("n{}", rng.below(NODES));
+        let (a, b, n) = (name(rng), name(rng), i64::try_from(rng.below(6)).unwrap());
+        match rng.below(9) {
             0 | 1 => {
                 self.people.insert(a.clone(), Some(n));
-                (format!("insert Person {{ name: \"{a}\", age: {n} }}"), Some((1, 0)))
+                (
+                    format!("insert Person {{ name: \"{a}\", age: {n} }}"),
+                    Some((1, 0)),
+                )
             }
             2 => {
                 self.people.entry(a.clone()).or_insert(None);
-                (format!("upsert Person partial {{ name: \"{a}\" }}"), Some((1, 0)))
+                (
+                    format!("upsert Person partial {{ name: \"{a}\" }}"),
+                    Some((1, 0)),
+                )
             }
             3 | 4 => {
                 let text = format!("insert Knows {{ from: \"{a}\", to: \"{b}\", since: {n} }}");
@@ -58,14 +62,16 @@ impl Model {
                     *age = Some(n);
                     count += 1;
                 }
-                let text = format!("update Person set {{ age: {n} }} where age > {n} or age is null");
+                let text =
+                    format!("update Person set {{ age: {n} }} where age > {n} or age is null");
                 (text, Some((count, 0)))
             }
             6 => {
                 let exists = self.people.contains_key(&b);
                 let hits: Vec<_> = self.knows.iter_mut().filter(|k| k.0 == a).collect();
                 let count = hits.len() as u64;
-                let text = format!("update Knows set {{ to: \"{b}\", since: null }} where from = \"{a}\"");
+                let text =
+                    format!("update Knows set {{ to: \"{b}\", since: null }} where from = \"{a}\"");
                 if count > 0 && !exists {
                     return (text, None);
                 }
@@ -86,7 +92,10 @@ impl Model {
                 let before = self.knows.len();
                 self.knows.retain(|k| k.0 != a && k.1 != a);
                 let edges = (before - self.knows.len()) as u64;
-                (format!("delete Person where name = \"{a}\""), Some((gone.into(), edges)))
+                (
+                    format!("delete Person where name = \"{a}\""),
+                    Some((gone.into(), edges)),
+                )
             }
         }
     }
@@ -95,7 +104,7 @@ impl Model {
 #[tokio::test]
 async fn random_statements_do_what_a_model_does() {
     let world = world(SCHEMA).await;
-    let mut rng = StdRng::seed_from_u64(7);
+    let mut rng = Random(7);
     let mut model = Model::default();
     for turn in 0..200 {
         let mut next = model.clone();
@@ -104,7 +113,11 @@ async fn random_statements_do_what_a_model_does() {
             (Ok(report), Some(expected)) => {
                 let found = (report.affected_nodes, report.affected_edges);
                 assert_eq!(found, expected, "{turn}: {body}");
-                assert_eq!(report.commit_id.is_some(), expected != (0, 0), "{turn}: {body}");
+                assert_eq!(
+                    report.commit_id.is_some(),
+                    expected != (0, 0),
+                    "{turn}: {body}"
+                );
                 model = next;
             }
             (Err(error), None) => assert_eq!(error.code(), "RecordsInvalid", "{turn}: {body}"),

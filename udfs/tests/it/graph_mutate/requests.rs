@@ -49,7 +49,10 @@ async fn parameters_are_part_of_a_request() {
         asked("p", call)
     };
     let first = sg.graph_mutate(json(r#"{"n": "x"}"#)).await.unwrap();
-    assert_eq!(sg.graph_mutate(json(r#"{ "n" : "x" }"#)).await.unwrap(), first);
+    assert_eq!(
+        sg.graph_mutate(json(r#"{ "n" : "x" }"#)).await.unwrap(),
+        first
+    );
     let values = QueryParams::Values(vec![("n".to_owned(), text("x"))]);
     let typed = GraphMutate {
         params: values,
@@ -75,7 +78,11 @@ async fn a_branch_is_expected_at_a_commit() {
         r#"update Person set { age: 1 } where name = "x""#,
         r#"delete Person where name = "nobody""#,
     ] {
-        assert_eq!(fails(sg, at(&head, body)).await, "PreconditionFailed", "{body}");
+        assert_eq!(
+            fails(sg, at(&head, body)).await,
+            "PreconditionFailed",
+            "{body}"
+        );
     }
     let head = snapshot(sg).await.commit_id().to_owned();
     nothing(sg, at(&head, r#"delete Person where name = "nobody""#)).await;

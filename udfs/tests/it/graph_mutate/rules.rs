@@ -16,17 +16,45 @@ async fn rows_break_the_rules_of_loads() {
     for (body, id, rule) in [
         (r#"insert Person { name: "x", age: 151 }"#, "x", "range"),
         (r#"insert Person { name: "x", code: "A1" }"#, "x", "check"),
-        (r#"update Person set { age: -1 } where name = "bo""#, "bo", "range"),
-        (r#"update Person set { code: "A1" } where name = "bo""#, "bo", "check"),
-        (r#"insert Person { name: "x", email: "ann@x" }"#, "x", "unique"),
-        (r#"update Person set { email: "ann@x" } where name = "bo""#, "bo", "unique"),
-        (r#"update Person set { email: "e@x" } where age is not null"#, "bo", "unique"),
+        (
+            r#"update Person set { age: -1 } where name = "bo""#,
+            "bo",
+            "range",
+        ),
+        (
+            r#"update Person set { code: "A1" } where name = "bo""#,
+            "bo",
+            "check",
+        ),
+        (
+            r#"insert Person { name: "x", email: "ann@x" }"#,
+            "x",
+            "unique",
+        ),
+        (
+            r#"update Person set { email: "ann@x" } where name = "bo""#,
+            "bo",
+            "unique",
+        ),
+        (
+            r#"update Person set { email: "e@x" } where age is not null"#,
+            "bo",
+            "unique",
+        ),
     ] {
-        assert_eq!(breaks(sg, call(body)).await, one("Person", id, rule), "{body}");
+        assert_eq!(
+            breaks(sg, call(body)).await,
+            one("Person", id, rule),
+            "{body}"
+        );
     }
     let missing = with("$n: String?", &null, "insert Place { title: $n }");
     assert_eq!(breaks(sg, missing).await[0].2, "required");
-    let missing = with("$n: String?", &null, r#"insert Knows { from: $n, to: "bo" }"#);
+    let missing = with(
+        "$n: String?",
+        &null,
+        r#"insert Knows { from: $n, to: "bo" }"#,
+    );
     assert_eq!(breaks(sg, missing).await[0].2, "required");
     let wrong = with(
         "$s: String",
@@ -75,14 +103,30 @@ async fn sources_keep_their_fewest_and_most_edges() {
     assert_eq!(done(sg, call(body)).await, (5, 2));
     let most = breaks(sg, call(r#"insert E { from: "p", to: "s" }"#)).await;
     assert_eq!(most, one("E", "p", "cardinality"));
-    assert_eq!(breaks(sg, call(r#"delete E where from = "p""#)).await, one("E", "p", "cardinality"));
+    assert_eq!(
+        breaks(sg, call(r#"delete E where from = "p""#)).await,
+        one("E", "p", "cardinality")
+    );
     // An edge that moves leaves its source.
     let moved = call(r#"update E set { from: "lone" } where from = "p""#);
     assert_eq!(breaks(sg, moved).await, one("E", "p", "cardinality"));
     assert_eq!(done(sg, call(r#"delete E where to = "q""#)).await, (0, 1));
     // The last edge goes with its destination, but not with its source.
-    assert_eq!(breaks(sg, call(r#"delete Q where name = "r""#)).await, one("E", "p", "cardinality"));
+    assert_eq!(
+        breaks(sg, call(r#"delete Q where name = "r""#)).await,
+        one("E", "p", "cardinality")
+    );
     assert_eq!(done(sg, call(r#"delete P where name = "p""#)).await, (1, 1));
+}
+
+#[tokio::test]
+async fn a_source_with_edges_has_the_fewest_at_once() {
+    let world = world("node P { name: String @key } edge E: P -> P @card(2..)").await;
+    let sg = &world.sg;
+    let first = r#"insert P { name: "p" } insert E { from: "p", to: "p" }"#;
+    assert_eq!(breaks(sg, call(first)).await, one("E", "p", "cardinality"));
+    let two = format!("{first} insert E {{ from: \"p\", to: \"p\" }}");
+    assert_eq!(done(sg, call(&two)).await, (1, 2));
 }
 
 #[tokio::test]
@@ -93,5 +137,8 @@ async fn a_statement_that_fails_undoes_those_before_it() {
     let body = r#"insert Person { name: "x" } insert Knows { from: "x", to: "nobody" }"#;
     assert_eq!(breaks(sg, call(body)).await[0].2, "reference");
     assert_eq!(rows(&world, "Person").await, before);
-    assert_eq!(done(sg, call(r#"insert Person { name: "x" }"#)).await, (1, 0));
+    assert_eq!(
+        done(sg, call(r#"insert Person { name: "x" }"#)).await,
+        (1, 0)
+    );
 }

@@ -9,15 +9,24 @@ use super::support::*;
 async fn an_insert_makes_a_row_and_with_a_key_replaces_one() {
     let world = people().await;
     let sg = &world.sg;
-    assert_eq!(done(sg, call(r#"insert Person { name: "di", age: 5 }"#)).await, (1, 0));
+    assert_eq!(
+        done(sg, call(r#"insert Person { name: "di", age: 5 }"#)).await,
+        (1, 0)
+    );
     // All of the row is replaced: what is not given is null.
-    assert_eq!(done(sg, call(r#"insert Person { name: "ann", age: 31 }"#)).await, (1, 0));
+    assert_eq!(
+        done(sg, call(r#"insert Person { name: "ann", age: 31 }"#)).await,
+        (1, 0)
+    );
     let found = rows(&world, "Person").await;
     assert_eq!(found[0], "ann ann 31 NULL NULL NULL");
     assert_eq!(found[3], "di di 5 NULL NULL NULL");
     // Without a key every insert is a row of its own, with an id of its own.
     for _ in 0..2 {
-        assert_eq!(done(sg, call(r#"insert Place { title: "Inn" }"#)).await, (1, 0));
+        assert_eq!(
+            done(sg, call(r#"insert Place { title: "Inn" }"#)).await,
+            (1, 0)
+        );
     }
     assert_eq!(rows(&world, "Place").await.len(), 3);
 }
@@ -84,14 +93,20 @@ async fn edges_are_updated_with_their_ends() {
         &world.sg,
         call(r#"update Knows set { from: "nobody" } where from = "ann""#),
     );
-    assert_eq!(found.await, [("Knows".to_owned(), "k1".to_owned(), "reference")]);
+    assert_eq!(
+        found.await,
+        [("Knows".to_owned(), "k1".to_owned(), "reference")]
+    );
 }
 
 #[tokio::test]
 async fn a_delete_takes_the_edges_of_its_nodes() {
     let world = people().await;
     let sg = &world.sg;
-    assert_eq!(done(sg, call(r#"delete Person where name = "ann""#)).await, (1, 3));
+    assert_eq!(
+        done(sg, call(r#"delete Person where name = "ann""#)).await,
+        (1, 3)
+    );
     assert_eq!(rows(&world, "Knows").await, ["k2 bo cy NULL"]);
     assert_eq!(rows(&world, "Lives").await, ["l2 bo h NULL"]);
     // Nodes and an edge that goes with them, counted once.
@@ -146,7 +161,10 @@ async fn an_upsert_replaces_all_of_a_row_or_what_it_names() {
     let found = rows(&world, "Person").await;
     assert_eq!(found[0], "ann ann 31 ann@x NULL NULL");
     assert_eq!(found[3], "di di 1 NULL NULL x");
-    assert_eq!(done(sg, call(r#"upsert Person { name: "ann", age: 32 }"#)).await, (1, 0));
+    assert_eq!(
+        done(sg, call(r#"upsert Person { name: "ann", age: 32 }"#)).await,
+        (1, 0)
+    );
     assert_eq!(rows(&world, "Person").await[0], "ann ann 32 NULL NULL NULL");
 }
 
@@ -160,7 +178,11 @@ async fn what_meets_no_row_makes_no_commit() {
         "delete Knows where since < 5 or since >= 5 or not (since = 1)",
     ] {
         let report = nothing(&world.sg, call(body)).await;
-        assert_eq!((report.affected_nodes, report.affected_edges), (0, 0), "{body}");
+        assert_eq!(
+            (report.affected_nodes, report.affected_edges),
+            (0, 0),
+            "{body}"
+        );
     }
 }
 
@@ -208,8 +230,37 @@ async fn vectors_are_filled_and_follow_their_text() {
     assert_eq!(world.model.rows(), 1);
     let sql = "SELECT v FROM sg.g.\"Doc\"";
     let one = world.sql(sql).await;
-    done(sg, filled(r#"update Doc set { text: "one" } where name = "a""#)).await;
+    done(
+        sg,
+        filled(r#"update Doc set { text: "one" } where name = "a""#),
+    )
+    .await;
     assert_eq!((world.model.rows(), world.sql(sql).await == one), (1, true));
-    done(sg, filled(r#"update Doc set { text: "two" } where name = "a""#)).await;
-    assert_eq!((world.model.rows(), world.sql(sql).await == one), (2, false));
+    done(
+        sg,
+        filled(r#"update Doc set { text: "two" } where name = "a""#),
+    )
+    .await;
+    assert_eq!(
+        (world.model.rows(), world.sql(sql).await == one),
+        (2, false)
+    );
+}
+
+#[tokio::test]
+async fn names_keep_their_case() {
+    let world = world("node Item { itemCode: String @key  unitPrice: I64? } edge PartOf: Item -> Item { sortKey: I32? }").await;
+    let sg = &world.sg;
+    let body = r#"insert Item { itemCode: "A", unitPrice: 1 }
+        insert partOf { from: "A", to: "A", sortKey: 2 }
+        update Item set { unitPrice: 5 } where unitPrice < 3
+        update partOf set { sortKey: 4 } where sortKey = 2"#;
+    assert_eq!(done(sg, call(body)).await, (1, 1));
+    let body = r#"update Item set { unitPrice: 6 } where unitPrice = 5 and itemCode = "A""#;
+    assert_eq!(done(sg, call(body)).await, (1, 0));
+    assert_eq!(
+        done(sg, call("delete partOf where sortKey = 4")).await,
+        (0, 1)
+    );
+    assert_eq!(rows(&world, "Item").await, ["A A 6"]);
 }

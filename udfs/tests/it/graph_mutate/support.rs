@@ -14,7 +14,9 @@ pub fn call(body: &str) -> GraphMutate {
 
 /// The same with declared parameters and their values.
 pub fn with(declared: &str, values: &[(&str, Value)], body: &str) -> GraphMutate {
-    let values = values.iter().map(|(name, v)| ((*name).to_owned(), v.clone()));
+    let values = values
+        .iter()
+        .map(|(name, v)| ((*name).to_owned(), v.clone()));
     GraphMutate {
         params: QueryParams::Values(values.collect()),
         ..GraphMutate::new("g", format!("query m({declared}) {{ {body} }}"))
