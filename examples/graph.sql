@@ -90,7 +90,7 @@ WITH near AS (
   UNION
   SELECT DISTINCT e.src FROM sg.debian."DependsOn" d JOIN sg.debian."DependsOn" e ON e.dst = d.src WHERE d.dst = 'libc6'
 )
-SELECT p.name AS package, round(cosine_distance(p.meaning, embed('fast key value store', role => 'query')), 3) AS distance, p.summary
+SELECT p.name AS package, round(cosine_distance(p.meaning, embed('fast key value store', 'static:minilm-l6-128', 'query')), 3) AS distance, p.summary
 FROM sg.debian."Package" p JOIN near n ON n.id = p.id
 JOIN text_search('debian.Package', 'summary', 'library', 100000) t ON t.id = p.id
 WHERE p.section = 'libs' ORDER BY distance, p.name LIMIT 4;

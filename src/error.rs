@@ -5,12 +5,14 @@
 
 use std::error::Error as StdError;
 
+use crate::graph::conflict::MergeConflicts;
 use crate::graph::diagnostic::Diagnostics;
 use crate::graph::violation::Violations;
 
+mod class;
 mod kind;
 
-pub use kind::{KeyScan, Kind, NotRefreshableReason};
+pub use kind::{KeyScan, Kind, NotRefreshableReason, Protection};
 
 /// A result of the engine.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -195,6 +197,54 @@ pub enum Error {
         /// The key, or empty for the table as a whole.
         key: String,
     },
+    /// Both sides of a merge changed what cannot be joined.
+    #[error(
+        "[MergeConflicts] {from:?} cannot be merged into {into:?}: {total} conflicts; change one of the branches, nothing was merged:\n{conflicts}"
+    )]
+    MergeConflicts {
+        /// The source, with its graph.
+        from: String,
+        /// The target, with its graph.
+        into: String,
+        /// All of them, whether listed or not.
+        total: u64,
+        /// The first ones.
+        conflicts: MergeConflicts,
+    },
+    /// Branches with different schemas.
+    #[error(
+        "[SchemaDiverged] {from:?} and {into:?} have different schemas; bring both to one schema before you merge"
+    )]
+    SchemaDiverged {
+        /// The source, with its graph.
+        from: String,
+        /// The target, with its graph.
+        into: String,
+    },
+    /// A branch is not at the commit that the caller expects.
+    #[error(
+        "[PreconditionFailed] {branch:?} is at commit {actual:?} and not at {expected:?}; read what changed and decide"
+    )]
+    PreconditionFailed {
+        /// The graph and its branch.
+        branch: String,
+        /// The commit that the caller named.
+        expected: String,
+        /// The commit of the branch.
+        actual: String,
+    },
+    /// A request id that a call with another body had.
+    #[error(
+        "[RequestIdReused] request id {request_id:?} was that of another call on {branch:?}, which made commit {commit_id:?}; take a new id for a new request"
+    )]
+    RequestIdReused {
+        /// The graph and its branch.
+        branch: String,
+        /// The id.
+        request_id: String,
+        /// The commit that the other call made.
+        commit_id: String,
+    },
     /// Every attempt lost against other commits.
     #[error(
         "[CommitConflict] {attempts} attempts lost against other commits of {dataset:?}; try again later"
@@ -291,6 +341,14 @@ pub enum Error {
         table: String,
         /// Names of pins, comma-separated.
         pins: String,
+    },
+    /// A branch that cannot be deleted.
+    #[error("[BranchProtected] branch {branch:?} cannot be deleted: {protection}")]
+    BranchProtected {
+        /// The graph and the branch.
+        branch: String,
+        /// Why.
+        protection: Protection,
     },
     /// Stored bytes are not what was written.
     #[error(
@@ -448,85 +506,7 @@ fn detail_suffix(detail: &str) -> String {
     }
 }
 
-/// `(code, kind, retryable)` of a variant, in one table so that the three never drift apart.
-macro_rules! classify {
-    ($self:expr, $($variant:ident => $kind:ident, $retry:literal;)*) => {
-        match $self { $(Error::$variant { .. } => (stringify!($variant), Kind::$kind, $retry),)* }
-    };
-}
-
 impl Error {
-    fn class(&self) -> (&'static str, Kind, bool) {
-        let class = self.class_of_variant();
-        match self {
-            // One more shape of the same error.
-            Self::LineTooLong { .. } => ("ResourceLimitExceeded", class.1, class.2),
-            _ => class,
-        }
-    }
-
-    fn class_of_variant(&self) -> (&'static str, Kind, bool) {
-        classify! { self,
-            InvalidIdentifier => Invalid, false;
-            InvalidArgument => Invalid, false;
-            SchemaInvalid => Invalid, false;
-            QueryInvalid => Invalid, false;
-            RecordsInvalid => Invalid, false;
-            NotYetSupported => Invalid, false;
-            AlreadyExists => Invalid, false;
-            NotFound => NotFound, false;
-            SourceNotFound => NotFound, false;
-            SourceMismatch => Invalid, false;
-            SourceNotAllowed => Refused, false;
-            NotRefreshable => Invalid, false;
-            DefinitionDrift => Invalid, false;
-            NonUniqueKey => Invalid, false;
-            InvalidKey => Invalid, false;
-            ParentMoved => Conflict, true;
-            KeyConflict => Conflict, false;
-            ReadSetChanged => Conflict, true;
-            CommitConflict => Conflict, true;
-            WriterFenced => Fenced, true;
-            CommitUnknown => Unknown, false;
-            VersionUnavailable => NotFound, false;
-            HistoricalVersionReclaimed => NotFound, false;
-            SchemaChanged => Conflict, true;
-            MetadataNotLoaded => Unavailable, true;
-            ReadOnlyTable => Refused, false;
-            WritesNotAllowed => Refused, false;
-            Pinned => Refused, false;
-            Corrupt => Corrupt, false;
-            IncompatibleFormat => Invalid, false;
-            ResourceLimitExceeded => Limit, false;
-            LineTooLong => Limit, false;
-            StoreNotSupported => Unavailable, false;
-            ModelFailed => Unavailable, true;
-            ModelInvalid => Invalid, false;
-            ModelNotFound => NotFound, false;
-            Cancelled => Unavailable, true;
-            TaskFailed => Unavailable, true;
-            Storage => Unavailable, true;
-            Parquet => Corrupt, false;
-            Arrow => Invalid, false;
-            Source => Unavailable, false;
-        }
-    }
-
-    /// The stable name of the variant, printed in brackets.
-    pub fn code(&self) -> &'static str {
-        self.class().0
-    }
-
-    /// What a caller can do about it.
-    pub fn kind(&self) -> Kind {
-        self.class().1
-    }
-
-    /// Whether the same call may succeed when it is made again.
-    pub fn is_retryable(&self) -> bool {
-        self.class().2
-    }
-
     /// An object-store failure of `op` on `path`.
     pub fn storage(op: &'static str, path: impl Into<String>, source: object_store::Error) -> Self {
         Self::Storage {

@@ -21,4 +21,4 @@ pub mod store;
 pub mod table;
 pub mod text;
 
-pub use error::{BoxError, Error, KeyScan, Kind, NotRefreshableReason, Result};
+pub use error::{BoxError, Error, KeyScan, Kind, NotRefreshableReason, Protection, Result};

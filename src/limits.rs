@@ -102,6 +102,8 @@ pub const LINE_BYTES: usize = 32 * 1024 * 1024;
 pub const RECORD_DEPTH: usize = 64;
 /// Violations that one error or one dry run lists.
 pub const VIOLATIONS: usize = 100;
+/// Conflicts that one error or one dry run of a merge lists.
+pub const CONFLICTS: usize = 100;
 /// Members of one object in a record of a graph load.
 pub const RECORD_MEMBERS: usize = 16_384;
 /// Most that the setting for the bytes of a line may say: offsets of an Arrow array hold it.

@@ -49,8 +49,8 @@ pub use function::{
     PlainFunction, PlannedArgs, RunContext, TableFunction, VerbExec, Wanted,
 };
 pub use graph::{
-    GraphQuery, GraphReach, GraphSources, GraphTables, Seeds, answer_schema, plan_inner,
-    split_branch,
+    GraphQuery, GraphReach, GraphSources, GraphTables, RowColumn, RowExprs, Seeds, answer_schema,
+    plan_inner, split_branch,
 };
 pub use hooks::{TableWrite, WriteHooks};
 pub use masked_source::MaskedSource;

@@ -55,6 +55,25 @@ pub struct BranchManifest {
     pub objects: String,
     /// Whether it references objects that its parent did not.
     pub imports: bool,
+    /// The newest state of every other branch that this version descends from, by branch id. Versions
+    /// of one branch are a line, so it also descends from all older versions of these branches.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub ancestry: BTreeMap<String, Ancestor>,
+}
+
+/// A state of a branch that a version of another branch descends from. Its objects stay as long as
+/// that version does, so that merges find their base.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ancestor {
+    /// Its version in its branch.
+    pub version: u64,
+    /// Its commit id.
+    pub commit_id: String,
+    /// Catalog version of its commit.
+    pub catalog_version: u64,
+    /// Its manifest.
+    pub manifest: ObjRef,
 }
 
 /// The key of a type in [`BranchManifest::tables`].

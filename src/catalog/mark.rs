@@ -3,6 +3,9 @@
 //! A history entry lists what its commit wrote, and a version references only what its parent
 //! referenced, what its own commit wrote, and what it says it imported. So a contiguous run of
 //! retained versions reaches what its first version reaches and what the others wrote.
+//!
+//! A version also reaches the states of other branches that it descends from. A commit that imports
+//! nothing has the ancestry of its parent, so these too are found at the versions that are read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +18,11 @@ use crate::{Error, Result};
 
 /// Reachable objects by transaction and number.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Marked(BTreeMap<TxnId, BTreeSet<u32>>);
+pub struct Marked {
+    objects: BTreeMap<TxnId, BTreeSet<u32>>,
+    /// Keys of the manifests whose versions are marked whole: branches share their ancestors.
+    versions: BTreeSet<String>,
+}
 
 impl Marked {
     fn add(&mut self, object: &ObjRef) -> Result<()> {
@@ -27,7 +34,7 @@ impl Marked {
                 "another key",
             )
         })?;
-        self.0.entry(txn).or_default().insert(n);
+        self.objects.entry(txn).or_default().insert(n);
         Ok(())
     }
 
@@ -44,26 +51,29 @@ impl Marked {
                 runs,
             )
         })?;
-        self.0.entry(txn.clone()).or_default().extend(numbers);
+        self.objects.entry(txn.clone()).or_default().extend(numbers);
         Ok(())
     }
 
     /// Joins another mark.
     pub fn merge(&mut self, other: Self) {
-        for (txn, numbers) in other.0 {
-            self.0.entry(txn).or_default().extend(numbers);
+        for (txn, numbers) in other.objects {
+            self.objects.entry(txn).or_default().extend(numbers);
         }
+        self.versions.extend(other.versions);
     }
 
     /// Whether an object is reachable.
     pub fn contains(&self, txn: &TxnId, n: u32) -> bool {
-        self.0.get(txn).is_some_and(|numbers| numbers.contains(&n))
+        self.objects
+            .get(txn)
+            .is_some_and(|numbers| numbers.contains(&n))
     }
 
     /// Objects of `self` that `other` does not reach.
     pub fn minus(&self, other: &Self) -> Vec<(TxnId, u32)> {
         let all = self
-            .0
+            .objects
             .iter()
             .flat_map(|(txn, ns)| ns.iter().map(move |n| (txn, *n)));
         all.filter(|(txn, n)| !other.contains(txn, *n))
@@ -124,7 +134,24 @@ pub async fn mark_branch(store: &Store, marked: &mut Marked, branch: &BranchEntr
     Ok(())
 }
 
+/// Everything that one version reads, and the states of other branches that it descends from.
 async fn mark_version(store: &Store, marked: &mut Marked, manifest: &ObjRef) -> Result<()> {
+    let loaded = mark_content(store, marked, manifest).await?;
+    for ancestor in loaded.ancestry.values() {
+        if !marked.versions.contains(&ancestor.manifest.key) {
+            mark_content(store, marked, &ancestor.manifest).await?;
+        }
+    }
+    Ok(())
+}
+
+async fn mark_content(
+    store: &Store,
+    marked: &mut Marked,
+    manifest: &ObjRef,
+) -> Result<BranchManifest> {
     let loaded = BranchManifest::load(store, manifest).await?;
-    marked.add_all(&loaded.reach(store, manifest).await?)
+    marked.add_all(&loaded.reach(store, manifest).await?)?;
+    marked.versions.insert(manifest.key.clone());
+    Ok(loaded)
 }

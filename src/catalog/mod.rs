@@ -1,5 +1,6 @@
 //! The catalog: one log of create-only slots per root, from which all atomicity comes.
 
+pub mod branch;
 pub mod commit;
 pub mod graph;
 pub mod history;

@@ -119,6 +119,23 @@ pub struct BranchEntry {
     pub version: u64,
     /// Its manifest.
     pub manifest: ObjRef,
+    /// Where it was made from; `None` for the main branch.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub fork: Option<Fork>,
+}
+
+/// The state that a branch was made from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fork {
+    /// Id of the branch of that state.
+    pub branch: String,
+    /// Its version there.
+    pub version: u64,
+    /// Its commit id.
+    pub commit_id: String,
+    /// When the branch was made, in microseconds since 1970-01-01 UTC.
+    pub time: i64,
 }
 
 /// What kind of dataset.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use futures::{StreamExt, TryStreamExt, stream};
 
+use super::branch::shared_versions;
 use super::commit::{Attempt, Edit, Operation, Outcome};
 use super::log::{Catalog, Head, is_live_under};
 use super::manifest::BranchManifest;
@@ -39,7 +40,8 @@ pub struct Expire {
     pub dataset: Option<String>,
     /// The branch.
     pub branch: BranchName,
-    /// Versions below it go, except the current one and pinned ones.
+    /// Versions below it go, except the current one, pinned ones and those that other branches were
+    /// made from or descend from.
     pub before: u64,
     /// Whether version 0 may go.
     pub include_base: bool,
@@ -73,8 +75,10 @@ impl Operation for Expire {
             .filter(|(_, p)| p.dataset == dataset.id && p.branch == branch.id)
             .map(|(_, p)| p.version)
             .collect();
+        let shared = shared_versions(&store, &dataset, &branch.id).await?;
         let (before, base) = (self.before, self.include_base);
-        let goes = move |v: u64| v < before && (base || v > 0) && !pinned.contains(&v);
+        let stays = move |v: &u64| pinned.contains(v) || shared.contains(v);
+        let goes = move |v: u64| v < before && (base || v > 0) && !stays(&v);
         let entries = manifest.history.walk(&store, &mut |_| {}).await?;
         self.expired = entries
             .iter()

@@ -60,3 +60,25 @@ impl std::fmt::Display for KeyScan {
         })
     }
 }
+
+/// Why a branch cannot be deleted.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Protection {
+    /// It is the main branch.
+    Main,
+    /// These branches were made from it.
+    Descendants(Vec<String>),
+}
+
+impl std::fmt::Display for Protection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Main => f.write_str("every graph has it; drop the graph instead"),
+            Self::Descendants(names) => {
+                let names = names.join(", ");
+                write!(f, "branches were made from it ({names}); delete them first")
+            }
+        }
+    }
+}

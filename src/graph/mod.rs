@@ -1,5 +1,6 @@
 //! Property graphs: the schema language `.pg`, the query language `.gq`, and what both compile to.
 
+pub mod conflict;
 pub mod diagnostic;
 pub mod input;
 pub mod minted;

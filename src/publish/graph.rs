@@ -6,8 +6,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use roaring::RoaringBitmap;
 
-use super::kill::kill_positions;
+use super::branch::changed;
 use super::successor::{Content, NewIds, Place, Requester, Written, write};
+use super::tables::next_tables;
 use crate::catalog::Catalog;
 use crate::catalog::commit::{Attempt, Edit, Operation};
 use crate::catalog::graph::{At, GraphSnapshot, graph};
@@ -17,8 +18,7 @@ use crate::catalog::slot::{CommitKind, DatasetKind};
 use crate::graph::schema::{GraphSchema, GraphType, table_columns};
 use crate::ident::{Name, TxnId};
 use crate::store::{ObjRef, PageTree, Stager};
-use crate::table::manifest::{Endpoints, Entry, Fragment, TableDelta, TableManifest, TableRoot};
-use crate::table::read::TableReader;
+use crate::table::manifest::{Endpoints, Fragment, RidShift, TableManifest, TableRoot};
 use crate::table::schema::graph_schema;
 use crate::{Error, Result};
 
@@ -174,7 +174,7 @@ pub struct TableWrite {
     pub removed: Removed,
     /// New rows, in fragments of their own.
     pub fragments: Vec<Fragment>,
-    /// Row ids that the new rows took from the counter.
+    /// Row ids that the new rows took from the counter of `base`, from its value on.
     pub new_rids: u64,
     /// Whether no key of the new rows was there before.
     pub insert_only: bool,
@@ -203,14 +203,14 @@ struct Write {
 /// Commits a write of any number of tables at once.
 ///
 /// # Errors
-/// `ReadSetChanged` if the branch or the row-id counters of its graph moved since `base` was read:
-/// prepare anew. Whatever [`Catalog::commit`] returns. Nothing is changed then.
+/// `ReadSetChanged` if the branch moved since `base` was read: prepare anew. Commits of other branches
+/// move the row-id counters, which shifts the row ids of the new rows, and nothing else. Whatever [`Catalog::commit`] returns. Nothing is changed then.
 pub async fn write_graph(
     catalog: &Arc<Catalog>,
     stage: Stager,
     write: GraphWrite,
 ) -> Result<GraphCommit> {
-    let lost = changed(&write.base);
+    let lost = moved(&write.base);
     let operation = Write {
         write,
         published: None,
@@ -219,11 +219,8 @@ pub async fn write_graph(
     outcome.operation.published.ok_or(lost)
 }
 
-fn changed(base: &GraphSnapshot) -> Error {
-    Error::ReadSetChanged {
-        table: format!("{}@{}", base.name, base.branch),
-        key: String::new(),
-    }
+fn moved(base: &GraphSnapshot) -> Error {
+    changed(&base.name, &base.branch)
 }
 
 #[async_trait]
@@ -233,14 +230,15 @@ impl Operation for Write {
         let (name, branch) = (&base.name, &base.branch);
         let found = graph(attempt.store(), attempt.head, name, branch, &At::Head).await;
         let parent = match found {
-            Err(Error::NotFound { .. }) => return Err(changed(base)),
+            Err(Error::NotFound { .. }) => return Err(moved(base)),
             other => other?,
         };
+        // An expiry writes the manifest anew, but neither the branch nor the commit.
         let same = parent.dataset.id == base.dataset.id
-            && parent.manifest.commit.id == base.manifest.commit.id
-            && parent.dataset.next_rids == base.dataset.next_rids;
+            && parent.manifest.branch == base.manifest.branch
+            && parent.commit_id() == base.commit_id();
         if !same {
-            return Err(changed(base));
+            return Err(moved(base));
         }
         let edit = self.build(attempt, &parent).await?;
         Ok(Some(edit))
@@ -248,35 +246,43 @@ impl Operation for Write {
 }
 
 impl Write {
+    /// How far the new row ids of each type moved, because other branches took ids meanwhile.
+    fn shifts(&self, parent: &GraphSnapshot) -> BTreeMap<u64, RidShift> {
+        let (was, now) = (
+            &self.write.base.dataset.next_rids,
+            &parent.dataset.next_rids,
+        );
+        let at = |counters: &BTreeMap<u64, u64>, of| counters.get(of).copied().unwrap_or(0);
+        let fresh = self.write.tables.iter().filter(|w| w.new_rids > 0);
+        let shifts = fresh.map(|write| {
+            let base = at(was, &write.type_id);
+            let shift = at(now, &write.type_id).saturating_sub(base);
+            (write.type_id, RidShift { base, shift })
+        });
+        shifts.filter(|(_, shift)| shift.shift > 0).collect()
+    }
+
     async fn build(&mut self, attempt: &mut Attempt<'_>, parent: &GraphSnapshot) -> Result<Edit> {
         let mark = attempt.stage.mark();
         let store = Arc::clone(attempt.store());
         let before = parent.manifest.all_tables(&store).await?;
-        let (mut roots, mut deltas, mut staged) = (BTreeMap::new(), Vec::new(), Vec::new());
         let mut dataset = parent.dataset.clone();
         for write in &self.write.tables {
-            let table = parent.table(&store, write.type_id).await?.table;
-            let stamp = parent.manifest.version + 1;
-            let (table, delta) = next_table(attempt, &table, stamp, write).await?;
-            let root = TableRoot::Object(attempt.stage.add_json(&table)?);
-            roots.insert(type_key(write.type_id), Some(root));
-            deltas.push(delta);
-            let files = write.fragments.iter().flat_map(|f| f.file.objects());
-            staged.extend(files.cloned());
             *dataset.next_rids.entry(write.type_id).or_default() += write.new_rids;
         }
-        let tables = &parent.manifest.tables;
+        let (stamp, shifts) = (parent.manifest.version + 1, self.shifts(parent));
+        let next = next_tables(attempt, parent, stamp, &self.write.tables, &shifts).await?;
         let content = Content {
             kind: self.write.kind,
             name: parent.name.clone(),
-            tables: tables.apply(&store, attempt.stage, roots).await?,
-            delta: deltas,
+            tables: next.tables,
+            delta: next.delta,
             identity: None,
             descriptor: None,
             definition: parent.manifest.definition.clone(),
             counts: self.write.counts.clone(),
             requester: self.write.requester.clone(),
-            staged,
+            staged: next.staged,
             mark,
             imports: false,
         };
@@ -286,72 +292,4 @@ impl Write {
         self.published = Some(written.into());
         Ok(edit)
     }
-}
-
-/// The next state of one table.
-async fn next_table(
-    attempt: &mut Attempt<'_>,
-    parent: &TableManifest,
-    stamp: u64,
-    write: &TableWrite,
-) -> Result<(TableManifest, TableDelta)> {
-    let (store, env) = (Arc::clone(attempt.store()), attempt.catalog.env().clone());
-    let mut table = parent.clone();
-    let mut delta = TableDelta {
-        type_id: write.type_id,
-        insert_only: write.insert_only,
-        ..TableDelta::default()
-    };
-    let mut changes: BTreeMap<String, Option<Entry>> = BTreeMap::new();
-    match &write.removed {
-        Removed::All => {
-            table.entries = PageTree::default();
-            (table.live_rows, table.dead_rows, table.fragments) = (0, 0, 0);
-            delta.cleared = true;
-        }
-        Removed::Positions(positions) if positions.is_empty() => {}
-        Removed::Positions(positions) => {
-            let reader = TableReader::new(Arc::clone(&store), &env, Arc::new(parent.clone()));
-            let entries = reader.entries().await?;
-            let kills = kill_positions(&store, &entries, positions.clone(), attempt.stage).await?;
-            table.live_rows = table.live_rows.saturating_sub(kills.rows);
-            table.dead_rows += kills.rows;
-            delta.killed = kills.killed;
-            changes = without_dead(&mut table, kills.changes);
-        }
-    }
-    for fragment in &write.fragments {
-        let entry = Entry {
-            stamp,
-            id: table.next_entry,
-            fragment: Some(fragment.clone()),
-            mask: None,
-            rejects: None,
-        };
-        table.next_entry += 1;
-        table.live_rows += fragment.rows;
-        table.fragments += 1;
-        delta.added.push(entry.id);
-        changes.insert(Entry::key(entry.stamp, entry.id), Some(entry));
-    }
-    table.entries = table.entries.apply(&store, attempt.stage, changes).await?;
-    Ok((table, delta))
-}
-
-/// Entries whose last row died leave the table.
-fn without_dead(
-    table: &mut TableManifest,
-    mut changes: BTreeMap<String, Option<Entry>>,
-) -> BTreeMap<String, Option<Entry>> {
-    for change in changes.values_mut() {
-        let fragment = change.as_ref().and_then(|entry| entry.fragment.as_ref());
-        if let Some(fragment) = fragment
-            && fragment.dead.rows >= fragment.rows
-        {
-            table.dead_rows = table.dead_rows.saturating_sub(fragment.rows);
-            table.fragments = table.fragments.saturating_sub(1);
-            *change = None;
-        }
-    }
-    changes
 }

@@ -1,10 +1,11 @@
-//! Transactions: create, refresh, compact, restore and rename embedding tables; create and write graphs.
+//! Transactions: create, refresh, compact, restore and rename embedding tables; create, write and branch graphs.
 //!
 //! A transaction stages fragments and asks the catalog to commit. Everything that depends on the
 //! parent (positions, bitmaps, masks, manifests, identity, version number) is made inside the commit
 //! loop; only fragments outlive an attempt.
 
 mod attach;
+pub mod branch;
 mod compact;
 mod create;
 pub mod definition;
@@ -12,11 +13,13 @@ mod delta;
 mod descriptor;
 pub mod graph;
 mod kill;
+pub mod merge;
 mod overlap;
 mod refresh;
 mod rename;
 mod restore;
 mod successor;
+mod tables;
 
 pub use attach::{AttachRequest, attach};
 pub use compact::{CompactRequest, Compacted, Merge, compact};

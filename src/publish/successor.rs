@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use crate::Result;
 use crate::catalog::commit::{Attempt, Edit};
 use crate::catalog::history::History;
-use crate::catalog::manifest::{BranchManifest, type_key};
+use crate::catalog::manifest::{Ancestor, BranchManifest, type_key};
 use crate::catalog::resolve::{EMBEDDING_TYPE, TableSnapshot};
 use crate::catalog::slot::{
-    BranchEntry, CommitKind, CommitRecord, DatasetEntry, DatasetKind, FORMAT,
+    BranchEntry, CommitKind, CommitRecord, DatasetEntry, DatasetKind, FORMAT, Fork,
 };
 use crate::digest::Digest;
 use crate::ident::{BranchName, Name, TxnId};
@@ -151,12 +151,15 @@ impl NewIds {
 
 /// Where a version stands in its branch.
 pub(super) struct Place {
-    version: u64,
-    parent_version: Option<u64>,
-    branch: String,
-    branch_name: BranchName,
-    parents: Vec<String>,
-    history: History,
+    pub version: u64,
+    pub parent_version: Option<u64>,
+    /// Branch id.
+    pub branch: String,
+    pub branch_name: BranchName,
+    pub parents: Vec<String>,
+    pub history: History,
+    pub fork: Option<Fork>,
+    pub ancestry: BTreeMap<String, Ancestor>,
 }
 
 impl Place {
@@ -169,6 +172,8 @@ impl Place {
             branch_name: BranchName::main(),
             parents: Vec::new(),
             history: History::default(),
+            fork: None,
+            ancestry: BTreeMap::new(),
         }
     }
 
@@ -180,8 +185,8 @@ impl Place {
         current: &BranchManifest,
         tables: &[TableManifest],
     ) -> Result<Self> {
-        let mut history = current.history.clone();
-        if let Some(head) = dataset.branch(branch) {
+        let (mut history, head) = (current.history.clone(), dataset.branch(branch));
+        if let Some(head) = head {
             history.push(current.history_entry(head, tables), attempt.stage)?;
         }
         Ok(Self {
@@ -191,6 +196,8 @@ impl Place {
             branch_name: branch.clone(),
             parents: vec![current.commit.id.clone()],
             history,
+            fork: head.and_then(|head| head.fork.clone()),
+            ancestry: current.ancestry.clone(),
         })
     }
 }
@@ -268,6 +275,7 @@ pub(super) fn write(
         history: place.history,
         objects: format_runs(&numbers),
         imports: content.imports,
+        ancestry: place.ancestry,
     };
     let object = attempt.stage.add_json(&manifest)?;
     let branch = BranchEntry {
@@ -275,9 +283,12 @@ pub(super) fn write(
         commit_id: commit.id.clone(),
         version: place.version,
         manifest: object,
+        fork: place.fork,
     };
+    if place.branch_name == BranchName::main() {
+        dataset.definition = content.definition;
+    }
     dataset.branches.insert(place.branch_name, branch);
-    dataset.definition = content.definition;
     let mut edit = Edit::new(commit);
     edit.datasets
         .insert(content.name.to_string(), Some(dataset));

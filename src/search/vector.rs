@@ -112,26 +112,27 @@ impl TableSearch {
     }
 
     /// The `k` nearest rows, and all others that are as near as the last of them within `slack`; nearest
-    /// first, equal ones by key. Errors as [`TableSearch::nearest`].
+    /// first, equal ones by key; also how each fragment was searched. Errors as [`TableSearch::nearest`].
     pub async fn nearest_within(
         &self,
         column: &VectorColumn,
         wanted: Nearest<'_>,
         allowed: &Allowed,
         slack: Slack,
-    ) -> Result<Vec<Found>> {
-        let mut more = wanted.k.saturating_add(1);
+    ) -> Result<(Vec<Found>, Vec<Searched>)> {
+        let (mut more, mut reports) = (wanted.k.saturating_add(1), Vec::new());
         loop {
             let asked = Nearest { k: more, ..wanted };
-            let (mut found, _) = self.nearest(column, asked, allowed).await?;
+            let (mut found, searched) = self.nearest(column, asked, allowed).await?;
+            reports.extend(searched);
             let Some(kth) = wanted.k.checked_sub(1).and_then(|at| found.get(at)) else {
-                return Ok(found);
+                return Ok((found, reports));
             };
             let most = kth.value + slack.absolute + slack.relative * kth.value.abs();
             let last = found.last().map_or(most, |f| f.value);
             if found.len() < more || last > most {
                 found.retain(|f| f.value <= most);
-                return Ok(found);
+                return Ok((found, reports));
             }
             more = more.saturating_mul(2);
         }

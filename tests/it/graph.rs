@@ -1,5 +1,6 @@
-//! The languages of graphs, their input and their topology.
+//! The languages of graphs, their input, their topology and their branches.
 
+mod branches;
 mod input;
 mod mutate;
 mod query;

@@ -72,6 +72,7 @@ fn branch_manifest(tables: PageTree<TableRoot>) -> BranchManifest {
         history: History::default(),
         objects: String::new(),
         imports: false,
+        ancestry: BTreeMap::new(),
     }
 }
 

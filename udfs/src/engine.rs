@@ -254,10 +254,15 @@ impl Run {
     /// Learns what a commit of this process has made of a graph. The commit stands whatever happens
     /// here.
     pub(crate) async fn learn_graph(&self, name: &Name) {
+        self.learn_branch(name, &BranchName::main()).await;
+    }
+
+    /// Learns what a commit of this process has made of a branch of a graph. The commit stands whatever
+    /// happens here.
+    pub(crate) async fn learn_branch(&self, name: &Name, branch: &BranchName) {
         let learn = async {
             self.engine.metadata.refresh().await?;
-            let main = BranchName::main();
-            self.engine.metadata.graph(name, &main).await
+            self.engine.metadata.graph(name, branch).await
         };
         if let Err(error) = learn.await {
             tracing::warn!(%error, "the catalog could not be read after a commit");

@@ -17,15 +17,17 @@ use crate::host::Host;
 use crate::load::LoadMode;
 use crate::pinned::PinnedSource;
 use crate::report::{
-    ChangeRow, CommitRow, CommitStatus, DropReport, ExpireReport, GarbageReport, GenerateReport,
-    GraphCreateReport, GraphDropReport, GraphLoadReport, GraphRow, GraphSchemaRow, IndexReport,
-    ModelRow, NeighborReport, PinRow, RecomputeRow, RefreshPlan, RefreshReport, RejectedRow,
-    SegmentRow, StalenessRow, TableRow, VerifyRow, VersionRow, ViolationRow,
+    BranchReport, BranchRow, ChangeRow, CommitRow, CommitStatus, ConflictRow, DropReport,
+    ExpireReport, GarbageReport, GenerateReport, GraphCreateReport, GraphDropReport,
+    GraphLoadReport, GraphMutateReport, GraphRow, GraphSchemaRow, IndexReport, ModelRow,
+    NeighborReport, PinRow, RecomputeRow, RefreshPlan, RefreshReport, RejectedRow, SegmentRow,
+    StalenessRow, TableRow, VerifyRow, VersionRow, ViolationRow,
 };
 use crate::verbs::{
-    self, BuildIndex, Cascade, CommitFilter, CompactOptions, CreatePin, GenerateEmbeddings,
-    GraphLoad, GraphLoadTable, HybridSearch, ImportEmbeddings, NeighborGraph, RefreshOptions,
-    Search, SearchHit, TextSearch, VectorSearch, Wanted,
+    self, BranchFrom, BuildIndex, Cascade, CommitFilter, CompactOptions, CreatePin,
+    GenerateEmbeddings, GraphLoad, GraphLoadTable, GraphMerge, GraphMutate, HybridSearch,
+    ImportEmbeddings, NeighborGraph, RefreshOptions, Search, SearchHit, TextSearch, VectorSearch,
+    Wanted,
 };
 
 /// A store, opened for the session on which it was installed. Clones share everything.
@@ -161,6 +163,17 @@ impl Stratagraph {
         verbs::graph::graph_load_table(&self.run(), load).await
     }
 
+    /// Runs the statements of a mutation, all of them in one commit or none.
+    ///
+    /// # Errors
+    /// `QueryInvalid` for what does not compile, `RecordsInvalid` for rows that break the schema,
+    /// `PreconditionFailed` for a branch that is not at `if_commit`, `RequestIdReused`,
+    /// `ReadSetChanged` where it updates or deletes and another commit came first; those of the
+    /// models and of the commit. Nothing is changed then.
+    pub async fn graph_mutate(&self, call: GraphMutate) -> Result<GraphMutateReport> {
+        verbs::graph::graph_mutate(&self.run(), call).await
+    }
+
     /// Loads JSONL in the strict grammar.
     ///
     /// # Errors
@@ -249,6 +262,36 @@ impl Stratagraph {
     /// `NotFound`, `Pinned`, and the commit's own.
     pub async fn graph_drop(&self, graph: &str) -> Result<GraphDropReport> {
         verbs::graph::graph_drop(&self.run(), &Name::parse(graph)?).await
+    }
+
+    /// Makes a branch of a graph, which shares everything with what it is made from.
+    pub async fn graph_branch_create(
+        &self,
+        graph: &str,
+        branch: &str,
+        from: BranchFrom,
+    ) -> Result<BranchReport> {
+        verbs::graph::graph_branch_create(&self.run(), &Name::parse(graph)?, branch, &from).await
+    }
+
+    /// Deletes a branch of a graph.
+    pub async fn graph_branch_delete(&self, graph: &str, branch: &str) -> Result<BranchReport> {
+        verbs::graph::graph_branch_delete(&self.run(), &Name::parse(graph)?, branch).await
+    }
+
+    /// The branches of a graph by name.
+    pub async fn graph_branches(&self, graph: &str) -> Result<Vec<BranchRow>> {
+        verbs::graph::graph_branches(&self.run(), &Name::parse(graph)?).await
+    }
+
+    /// Merges a branch of a graph into another: all of its changes, or nothing.
+    pub async fn graph_branch_merge(&self, merge: &GraphMerge) -> Result<BranchReport> {
+        verbs::graph::graph_branch_merge(&self.run(), merge).await
+    }
+
+    /// What keeps a branch from being merged; nothing is written.
+    pub async fn graph_merge_conflicts(&self, merge: &GraphMerge) -> Result<Vec<ConflictRow>> {
+        verbs::graph::graph_merge_conflicts(&self.run(), merge).await
     }
 
     /// Makes a table from a source of the session and publishes it as version 0.

@@ -14,6 +14,7 @@ mod handle;
 mod host;
 mod install;
 mod load;
+mod mutate;
 mod pinned;
 mod refresh;
 mod report;
@@ -34,14 +35,16 @@ pub use install::{CATALOG, Options, install};
 pub use load::LoadMode;
 pub use pinned::PinnedSource;
 pub use report::{
-    ChangeRow, CommitRow, CommitStatus, DropReport, ExpireReport, GarbageReport, GenerateReport,
-    GraphCreateReport, GraphDropReport, GraphLoadReport, GraphRow, GraphSchemaRow, IndexReport,
-    Micros, ModelRow, NeighborReport, PinRow, RecomputeRow, RefreshPlan, RefreshReport,
-    RejectedRow, Report, SegmentRow, StalenessRow, TableRow, VerifyRow, VersionRow, ViolationRow,
+    BranchReport, BranchRow, ChangeRow, CommitRow, CommitStatus, ConflictRow, DropReport,
+    ExpireReport, GarbageReport, GenerateReport, GraphCreateReport, GraphDropReport,
+    GraphLoadReport, GraphMutateReport, GraphRow, GraphSchemaRow, IndexReport, Micros, ModelRow,
+    NeighborReport, PinRow, RecomputeRow, RefreshPlan, RefreshReport, RejectedRow, Report,
+    SegmentRow, StalenessRow, TableRow, VerifyRow, VersionRow, ViolationRow,
 };
 pub use stratagraph_providers::{check_ddl, find_error};
 pub use verbs::{
-    BuildIndex, Cascade, CommitFilter, CompactOptions, CreatePin, GenerateEmbeddings, GraphLoad,
-    GraphLoadTable, HybridSearch, ImportEmbeddings, LoadSource, NeighborGraph, RefreshOptions,
-    Search, SearchHit, TableSource, TextSearch, VectorSearch, Wanted,
+    BranchFrom, BuildIndex, Cascade, CommitFilter, CompactOptions, CreatePin, GenerateEmbeddings,
+    GraphLoad, GraphLoadTable, GraphMerge, GraphMutate, HybridSearch, ImportEmbeddings, LoadSource,
+    NeighborGraph, QueryParams, RefreshOptions, Search, SearchHit, TableSource, TextSearch,
+    VectorSearch, Wanted,
 };

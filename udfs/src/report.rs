@@ -148,7 +148,8 @@ macro_rules! report {
 mod graph;
 
 pub use graph::{
-    GraphCreateReport, GraphDropReport, GraphLoadReport, GraphRow, GraphSchemaRow, ViolationRow,
+    BranchReport, BranchRow, ConflictRow, GraphCreateReport, GraphDropReport, GraphLoadReport,
+    GraphMutateReport, GraphRow, GraphSchemaRow, ViolationRow,
 };
 
 report! {

@@ -10,6 +10,7 @@ mod planner;
 mod rank;
 mod rank_measure;
 mod rank_node;
+mod search_metrics;
 
 pub use expand::ExpandExec;
 pub use expand_node::{EdgeHandle, ExpandNode, ExpandSpec};

@@ -27,6 +27,7 @@ use stratagraph::search::{Allowed, Nearest, RowAt, Slack, TableSearch, VectorCol
 use stratagraph::table::read::ReadOptions;
 
 use super::memory::PoolBudget;
+use super::search_metrics::SearchMetrics;
 use crate::error::{ResultExt, not_encoded, to_datafusion};
 use crate::pin::StatementPin;
 
@@ -202,6 +203,7 @@ impl ExecutionPlan for NearestRowsExec {
             schema: Arc::clone(&self.schema),
             batch_rows: task.session_config().batch_size(),
             metrics: BaselineMetrics::new(&self.metrics, 0),
+            searched: SearchMetrics::new(&self.metrics),
             _pin: Arc::clone(&self.pin),
         };
         let rows = stream::once(scan.start()).try_flatten();
@@ -220,6 +222,7 @@ struct Scan {
     schema: SchemaRef,
     batch_rows: usize,
     metrics: BaselineMetrics,
+    searched: SearchMetrics,
     _pin: Arc<StatementPin>,
 }
 
@@ -244,9 +247,9 @@ impl Scan {
         let slack = wanted.slack();
         let found = self
             .search
-            .nearest_within(&column, nearest, &Allowed::All, slack)
-            .await
-            .df()?;
+            .nearest_within(&column, nearest, &Allowed::All, slack);
+        let (found, searched) = found.await.df()?;
+        self.searched.add(&searched);
         if found.len() < wanted.rows {
             return self.all().await;
         }

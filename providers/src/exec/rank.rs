@@ -33,6 +33,7 @@ use roaring::RoaringTreemap;
 use super::memory::PoolBudget;
 use super::rank_measure::Measures;
 use super::rank_node::RankSpec;
+use super::search_metrics::SearchMetrics;
 use crate::error::{ResultExt, not_encoded};
 
 /// Adds a measure to its input's rows; see [`super::RankNode`]. One partition, in the input's order.
@@ -200,7 +201,11 @@ impl ExecutionPlan for RankExec {
         let consumer = MemoryConsumer::new("stratagraph Rank rows");
         let state = RankState {
             memory: consumer.register(task.memory_pool()),
-            measures: Measures::new(&self.spec, PoolBudget::of(task.memory_pool(), "Rank")),
+            measures: Measures::new(
+                &self.spec,
+                PoolBudget::of(task.memory_pool(), "Rank"),
+                SearchMetrics::new(&self.metrics),
+            ),
             input: self.input.execute(0, task)?,
             rids: self.rids.iter().map(Column::index).collect(),
             spec: self.spec.clone(),

@@ -13,19 +13,22 @@ use stratagraph::{Error, Result};
 
 use super::rank::{Entities, column_of};
 use super::rank_node::{Arm, Leg, Measure, Near, RankSpec, Ranking};
+use super::search_metrics::SearchMetrics;
 use crate::error::from_datafusion;
 
 /// Computes the measures of one ranking.
 pub(super) struct Measures {
     spec: RankSpec,
     budget: Arc<dyn Budget>,
+    metrics: SearchMetrics,
 }
 
 impl Measures {
-    pub(super) fn new(spec: &RankSpec, budget: Arc<dyn Budget>) -> Self {
+    pub(super) fn new(spec: &RankSpec, budget: Arc<dyn Budget>, metrics: SearchMetrics) -> Self {
         Self {
             spec: spec.clone(),
             budget,
+            metrics,
         }
     }
 
@@ -94,9 +97,11 @@ impl Measures {
             exact: *exact,
         };
         let none = Slack::default();
-        table
-            .nearest_within(column, wanted, &Allowed::Rows(rows), none)
-            .await
+        let allowed = Allowed::Rows(rows);
+        let found = table.nearest_within(column, wanted, &allowed, none);
+        let (found, searched) = found.await?;
+        self.metrics.add(&searched);
+        Ok(found)
     }
 
     /// The ranks of a leg, from 1, by row id of the first column. An entity has the rank of the best row

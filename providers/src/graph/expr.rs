@@ -9,7 +9,7 @@ use datafusion::functions::string::expr_fn::{contains, starts_with};
 use datafusion::functions_nested::expr_fn::array_has;
 use datafusion::logical_expr::utils::{conjunction, disjunction};
 use datafusion::logical_expr::{Expr as Df, cast, lit, try_cast};
-use stratagraph::graph::query::{Compare, Expr, Query};
+use stratagraph::graph::query::{Compare, Expr, Param, Variable};
 use stratagraph::graph::schema::GraphSchema;
 use stratagraph::graph::value::{Scalar, Value, ValueType};
 
@@ -17,7 +17,10 @@ use super::row::{Columns, Field};
 
 /// What the expressions of one run of a query are made of.
 pub(super) struct Scalars<'a> {
-    pub(super) query: &'a Query,
+    /// Variables that expressions name by number.
+    pub(super) variables: &'a [Variable],
+    /// Declared parameters.
+    pub(super) declared: &'a [Param],
     pub(super) schema: &'a GraphSchema,
     /// Values of the parameters in their order.
     pub(super) params: &'a [Value],
@@ -41,6 +44,7 @@ impl Scalars<'_> {
             Expr::Now => lit(scalar(&Value::DateTime(self.now))),
             Expr::Id(var) => columns.column(*var, Field::Id)?,
             Expr::Property(var, property) => columns.column(*var, Field::Property(*property))?,
+            Expr::End(var, end) => columns.end(*var, *end)?,
             Expr::Compare(op, a, b) => self.compare(*op, a, b, columns)?,
             Expr::HasItem(list, item) => self.has_item(list, item, columns)?,
             Expr::HasText(text, part) => {
@@ -89,13 +93,13 @@ impl Scalars<'_> {
     /// The type of a property; text for ids.
     pub(super) fn type_of(&self, expr: &Expr) -> Option<ValueType> {
         match expr {
-            Expr::Id(_) => Some(ValueType::Scalar(Scalar::String)),
+            Expr::Id(_) | Expr::End(..) => Some(ValueType::Scalar(Scalar::String)),
             Expr::Property(var, property) => {
-                let variable = self.query.variables.get(*var)?;
+                let variable = self.variables.get(*var)?;
                 let of = self.schema.by_id(variable.type_id)?;
                 Some(of.property_by_id(*property)?.value_type.clone())
             }
-            Expr::Param(at) => Some(self.query.params.get(*at)?.value_type.clone()),
+            Expr::Param(at) => Some(self.declared.get(*at)?.value_type.clone()),
             Expr::Now => Some(ValueType::Scalar(Scalar::DateTime)),
             _ => None,
         }

@@ -63,7 +63,8 @@ impl GraphQuery {
         let lowering = Lowering {
             query: &self.query,
             scalars: Scalars {
-                query: &self.query,
+                variables: &self.query.variables,
+                declared: &self.query.params,
                 schema: sources.schema(),
                 params: &self.params,
                 now: self.now,

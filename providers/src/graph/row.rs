@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use datafusion::common::{plan_datafusion_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, LogicalPlan};
-use stratagraph::graph::query::{self, Var};
+use stratagraph::graph::query::{self, End, Var};
 
 use super::names::column_expr;
 
@@ -59,6 +59,11 @@ impl Row {
 pub(super) trait Columns {
     /// The column of a variable.
     fn column(&self, var: Var, field: Field) -> Result<Expr>;
+
+    /// The id at an end of an edge; only rows of a statement have it.
+    fn end(&self, var: Var, end: End) -> Result<Expr> {
+        plan_err!("variable {var} has no column {end:?} here")
+    }
 
     /// What a result column or an aggregate is here, where there are any.
     fn result(&self, expr: &query::Expr) -> Result<Expr> {

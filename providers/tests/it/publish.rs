@@ -144,12 +144,14 @@ impl Operation for Publish {
             history,
             objects: stratagraph::store::format_runs(&attempt.stage.written_since(mark, 1)),
             imports: false,
+            ancestry: BTreeMap::new(),
         };
         let branch = BranchEntry {
             id: "b1".to_owned(),
             commit_id: record.id.clone(),
             version,
             manifest: attempt.stage.add_json(&manifest)?,
+            fork: None,
         };
         let mut changed = entry.unwrap_or_else(|| DatasetEntry {
             id,

@@ -36,8 +36,38 @@ pub struct QueryDecl {
 pub enum Body {
     /// It reads.
     Read(Read),
-    /// It writes; the verb of its first statement.
-    Mutation(Name),
+    /// It writes, statement by statement.
+    Mutation(Vec<Statement>),
+}
+
+/// What a statement of a mutation does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verb {
+    /// `insert`
+    Insert,
+    /// `upsert`
+    Upsert,
+    /// `upsert` with `partial`
+    UpsertPartial,
+    /// `update`
+    Update,
+    /// `delete`
+    Delete,
+}
+
+/// A statement of a mutation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Statement {
+    /// What it does.
+    pub verb: Verb,
+    /// Its place.
+    pub span: Span,
+    /// The type.
+    pub type_name: Name,
+    /// Properties and their new values.
+    pub assignments: Vec<(Name, Expr)>,
+    /// The condition of an update or a delete.
+    pub condition: Option<Expr>,
 }
 
 /// The body of a read query.

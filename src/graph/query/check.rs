@@ -4,6 +4,7 @@ mod block;
 mod call;
 mod expr;
 mod hop;
+mod mutation;
 mod result;
 mod scope;
 mod typed;
@@ -19,6 +20,8 @@ use crate::graph::value::ValueType;
 use block::Kind;
 use scope::{Bound, Scope, Typing};
 
+pub(super) use mutation::check_mutation;
+
 /// Checks a read query. Errors with `QueryInvalid` and all findings.
 pub(super) fn check(
     text: &str,
@@ -26,18 +29,7 @@ pub(super) fn check(
     read: &Read,
     schema: &GraphSchema,
 ) -> Result<Query> {
-    let mut checker = Checker {
-        schema,
-        decl,
-        params: HashMap::new(),
-        findings: Findings::new(text),
-        variables: Vec::new(),
-        scopes: Vec::new(),
-        bindings: HashMap::new(),
-        outputs: Vec::new(),
-        traversals: Vec::new(),
-        output_names: HashMap::new(),
-    };
+    let mut checker = Checker::new(text, decl, schema);
     checker.params();
     let query = checker.query(read);
     checker.findings.into_result(Some(query))
@@ -63,6 +55,21 @@ struct Checker<'a> {
 }
 
 impl<'a> Checker<'a> {
+    fn new(text: &'a str, decl: &'a QueryDecl, schema: &'a GraphSchema) -> Self {
+        Self {
+            schema,
+            decl,
+            params: HashMap::new(),
+            findings: Findings::new(text),
+            variables: Vec::new(),
+            scopes: Vec::new(),
+            bindings: HashMap::new(),
+            outputs: Vec::new(),
+            traversals: Vec::new(),
+            output_names: HashMap::new(),
+        }
+    }
+
     fn add(
         &mut self,
         code: &'static str,
@@ -79,7 +86,7 @@ impl<'a> Checker<'a> {
             self.params.insert(&param.name, at);
             if param.value_type == ValueType::Blob {
                 let message = format!("parameter {} is a Blob", shown(&param.name));
-                let fix = "a read query has no Blob values; leave the parameter out";
+                let fix = "a query has no Blob values; leave the parameter out";
                 self.add("T24", span, message, fix);
             }
         }

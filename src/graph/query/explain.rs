@@ -3,7 +3,9 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
-use super::{Aggregate, Block, Compare, Count, Direction, Expr, Hop, Query, Rank, Search, Var};
+use super::{
+    Aggregate, Block, Compare, Count, Direction, End, Expr, Hop, Query, Rank, Search, Var,
+};
 use crate::graph::schema::GraphSchema;
 use crate::graph::value::Value;
 
@@ -159,6 +161,8 @@ impl Explained<'_> {
             Expr::Now => "now()".to_owned(),
             Expr::Id(var) => format!("{}.id", self.var(*var)),
             Expr::Property(var, id) => self.property((*var, *id)),
+            Expr::End(var, End::From) => format!("{}.from", self.var(*var)),
+            Expr::End(var, End::To) => format!("{}.to", self.var(*var)),
             Expr::Compare(compare, a, b) => self.binary(a, symbol(*compare), b),
             Expr::HasItem(a, b) => self.binary(a, "has item", b),
             Expr::HasText(a, b) => self.binary(a, "has text", b),

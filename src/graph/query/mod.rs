@@ -7,6 +7,7 @@ pub mod ast;
 mod check;
 mod explain;
 mod findings;
+mod mutation;
 pub mod params;
 mod parse;
 mod tokens;
@@ -14,21 +15,48 @@ mod walk;
 
 use super::schema::GraphSchema;
 use super::value::{Value, ValueType};
-use crate::{Error, Result};
+use crate::Result;
 
+pub use mutation::{Action, Assignment, Mutation, Statement, Target};
 pub use parse::parse;
 
 /// The query `name` of a text, checked against a schema; without a name the only one of the text.
-/// Errors with `QueryInvalid` and all that is wrong, `ResourceLimitExceeded` for a text over a limit,
-/// `NotYetSupported` for a mutation.
+/// Errors with `QueryInvalid` and all that is wrong, `ResourceLimitExceeded` for a text over a limit.
 pub fn compile(text: &str, name: Option<&str>, schema: &GraphSchema) -> Result<Query> {
     let decls = parse(text)?;
     let chosen = parse::choose(text, &decls, name)?;
     match &chosen.body {
         ast::Body::Read(read) => check::check(text, chosen, read, schema),
-        ast::Body::Mutation(verb) => Err(Error::NotYetSupported {
-            feature: format!("the mutation `{}` of graph queries", verb.text),
-        }),
+        ast::Body::Mutation(_) => {
+            let message = format!("the query {} writes", findings::shown(&chosen.name.text));
+            let fix = "run it with `graph_mutate`";
+            findings::refuse(text, "Q012", &chosen.name.span, message, fix)
+        }
+    }
+}
+
+/// The mutation `name` of a text, checked against a schema; without a name the only query of the
+/// text. With `mixed` it may delete beside its other statements. Errors as [`compile`].
+pub fn compile_mutation(
+    text: &str,
+    name: Option<&str>,
+    schema: &GraphSchema,
+    mixed: bool,
+) -> Result<Mutation> {
+    let decls = parse(text)?;
+    let chosen = parse::choose(text, &decls, name)?;
+    match &chosen.body {
+        ast::Body::Mutation(statements) => {
+            check::check_mutation(text, chosen, statements, schema, mixed)
+        }
+        ast::Body::Read(_) => {
+            let message = format!(
+                "the query {} only reads",
+                findings::shown(&chosen.name.text)
+            );
+            let fix = "run it with `graph_query`";
+            findings::refuse(text, "Q012", &chosen.name.span, message, fix)
+        }
     }
 }
 
@@ -174,6 +202,15 @@ pub enum Aggregate {
     Max,
 }
 
+/// An end of an edge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum End {
+    /// Its source.
+    From,
+    /// Its destination.
+    To,
+}
+
 /// An expression. Nulls are SQL's: three-valued logic, a comparison with null holds of nothing.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Expr {
@@ -187,6 +224,8 @@ pub enum Expr {
     Id(Var),
     /// A property by id.
     Property(Var, u64),
+    /// The id of the node at one end of an edge; in mutations only.
+    End(Var, End),
     /// A comparison.
     Compare(Compare, Box<Expr>, Box<Expr>),
     /// Whether a list has an item: list, item.

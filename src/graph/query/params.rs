@@ -20,6 +20,16 @@ pub fn from_json(text: &str, params: &[Param]) -> Result<Vec<Value>> {
     check(json::members(text)?, params)
 }
 
+/// A number as one of a type, any other value as it is; errors with why it is none.
+pub fn number(value: &Value, of: &ValueType) -> std::result::Result<Value, String> {
+    match (of, value) {
+        (ValueType::Scalar(scalar), Value::Int(_) | Value::Float(_)) if scalar.is_numeric() => {
+            fit_scalar(value.clone(), *scalar)
+        }
+        _ => Ok(value.clone()),
+    }
+}
+
 /// Values in the order of `params`, from values by name. A text stands for a day or a moment too.
 /// Errors with `QueryInvalid`.
 pub fn check(values: Vec<(String, Value)>, params: &[Param]) -> Result<Vec<Value>> {
@@ -126,7 +136,7 @@ fn bound(value: Option<Value>, param: &Param) -> std::result::Result<Value, Misf
 }
 
 /// A value in its declared type, or why it is none.
-fn fit(value: Value, declared: &ValueType) -> std::result::Result<Value, String> {
+pub(super) fn fit(value: Value, declared: &ValueType) -> std::result::Result<Value, String> {
     match (declared, value) {
         (ValueType::Scalar(scalar), value) => fit_scalar(value, *scalar),
         (ValueType::List(scalar), Value::List(items)) => {

@@ -3,6 +3,7 @@
 mod body;
 mod expr;
 mod literal;
+mod mutation;
 
 use std::collections::HashSet;
 
@@ -145,10 +146,7 @@ impl Builder<'_> {
             params: Vec::new(),
             description: None,
             instruction: None,
-            body: Body::Mutation(Name {
-                text: String::new(),
-                span: span(&pair),
-            }),
+            body: Body::Mutation(Vec::new()),
         };
         let mut parentheses = false;
         for kid in kids(pair) {
@@ -161,11 +159,9 @@ impl Builder<'_> {
                 Rule::annotation => self.annotation(kid, &mut decl),
                 Rule::read => decl.body = Body::Read(self.read(kid)),
                 Rule::mutation => {
-                    decl.body = Body::Mutation(
-                        kids(kid)
-                            .next()
-                            .map_or_else(|| decl.name.clone(), |verb| name(&verb)),
-                    );
+                    let statements = kids(kid).flat_map(kids);
+                    let statements = statements.filter_map(|pair| self.statement(pair));
+                    decl.body = Body::Mutation(statements.collect());
                 }
                 _ => {}
             }
@@ -316,7 +312,14 @@ fn spelled(rule: &Rule) -> &'static str {
         Rule::variable | Rule::param => "a variable like `$a`",
         Rule::digits => "a whole number",
         Rule::text => "a text in double quotes",
-        Rule::verb | Rule::mutation => "`insert`, `update` or `delete`",
+        Rule::mutation | Rule::statement => "`insert`, `upsert`, `update` or `delete`",
+        Rule::insert | Rule::kw_insert => "`insert`",
+        Rule::upsert | Rule::kw_upsert => "`upsert`",
+        Rule::update | Rule::kw_update => "`update`",
+        Rule::delete | Rule::kw_delete => "`delete`",
+        Rule::kw_partial => "`partial`",
+        Rule::kw_set => "`set`",
+        Rule::kw_where => "`where`",
         Rule::type_ref | Rule::scalar_type | Rule::list_type | Rule::vector_type => "a type",
         Rule::read | Rule::kw_match => "`match`",
         Rule::returns | Rule::kw_return => "`return`",
@@ -337,7 +340,7 @@ fn spelled(rule: &Rule) -> &'static str {
         Rule::comparison | Rule::conjunction | Rule::group => "an expression",
         Rule::list | Rule::number | Rule::call | Rule::word | Rule::access => "an expression",
         Rule::field => "a property and its value",
-        Rule::fields | Rule::open => "`{`",
+        Rule::fields | Rule::assignments | Rule::open => "`{`",
         Rule::close => "`}`",
         Rule::lparen => "`(`",
         Rule::rparen => "`)`",

@@ -54,6 +54,7 @@ impl Expr {
             | Self::Now
             | Self::Id(_)
             | Self::Property(..)
+            | Self::End(..)
             | Self::Output(_) => {}
         }
     }

@@ -3,6 +3,7 @@
 mod fixture;
 mod fuzz;
 mod limits;
+mod mutations;
 mod params;
 mod results;
 mod scopes;

@@ -109,6 +109,7 @@ impl Operation for Append {
             history,
             objects: format_runs(&written),
             imports: false,
+            ancestry: BTreeMap::new(),
         };
         let manifest = attempt.stage.add_json(&manifest)?;
         let entry = BranchEntry {
@@ -116,6 +117,7 @@ impl Operation for Append {
             commit_id: commit.id.clone(),
             version: self.version,
             manifest,
+            fork: None,
         };
         dataset.branches.insert(BranchName::main(), entry);
         let mut edit = Edit::new(commit);

@@ -3,4 +3,5 @@
 pub mod append;
 pub mod audit;
 pub mod embedding;
+pub mod graphs;
 pub mod tables;

@@ -9,7 +9,6 @@ use stratagraph::catalog::graph::{At, GraphSnapshot, graph};
 use stratagraph::catalog::slot::CommitKind;
 use stratagraph::env::Env;
 use stratagraph::graph::schema::GraphType;
-use stratagraph::ident::BranchName;
 use stratagraph::publish::graph::{GraphCommit, GraphWrite, Removed, TableWrite, write_graph};
 use stratagraph::store::Stager;
 use stratagraph::table::manifest::TableManifest;
@@ -18,6 +17,7 @@ use stratagraph::{Error, Result};
 use stratagraph_providers::VersionedTableProvider;
 
 use super::found::Found;
+use super::gone::Gone;
 use super::keys::{Keyed, Keys};
 use super::models::Models;
 use super::rows::Loaded;
@@ -35,6 +35,8 @@ pub(crate) struct TypeState<'a> {
     pub(crate) replaced: bool,
     /// Its rows of the load.
     pub(crate) keyed: Option<Keyed>,
+    /// Its stored rows that go without a row in their place.
+    pub(crate) gone: Option<Gone>,
     /// Of an edge type, the same rows with the row ids of their ends, in the order of a fragment.
     pub(crate) ended: Option<Spool>,
 }
@@ -67,7 +69,7 @@ pub(crate) struct Attempt<'a> {
 pub(crate) async fn newest(run: &Run, request: &Request) -> Result<GraphSnapshot> {
     let head = run.snapshot().await?;
     let store = run.catalog().store();
-    graph(store, &head, &request.graph, &BranchName::main(), &At::Head).await
+    graph(store, &head, &request.graph, &request.branch, &At::Head).await
 }
 
 impl<'a> Attempt<'a> {
@@ -84,10 +86,16 @@ impl<'a> Attempt<'a> {
         for of in &base.schema.types {
             let stored = base.table(store, of.id).await?.table;
             let named = loaded.named.contains(&of.id) || request.types.contains(&of.id);
+            let reader = TableReader::new(Arc::clone(store), &env, Arc::clone(&stored));
+            let gone = match loaded.gone.get(&of.id) {
+                Some(ids) => Some(Gone::find(&run.host, &reader, ids).await?),
+                None => None,
+            };
             let state = TypeState {
                 of,
-                reader: TableReader::new(Arc::clone(store), &env, Arc::clone(&stored)),
+                reader,
                 stored,
+                gone,
                 replaced: request.mode == LoadMode::Overwrite && named,
                 keyed: None,
                 ended: None,
@@ -199,42 +207,54 @@ impl<'a> Attempt<'a> {
         Ok(())
     }
 
+    /// Whether there is anything to write.
+    pub(crate) fn writes(&self) -> bool {
+        self.states().any(|state| {
+            let rows = state.loaded().is_some_and(|rows| rows.rows() > 0);
+            rows || state.replaced || state.gone.as_ref().is_some_and(|gone| gone.rows() > 0)
+        })
+    }
+
     /// Stages the fragments and commits.
     ///
     /// # Errors
     /// `ReadSetChanged` when the branch moved meanwhile.
-    pub(crate) async fn commit(&self, mut stage: Stager) -> Result<GraphCommit> {
+    pub(crate) async fn commit(
+        &self,
+        mut stage: Stager,
+        kind: CommitKind,
+        counts: BTreeMap<String, i64>,
+    ) -> Result<GraphCommit> {
         let mut tables = Vec::new();
         for state in self.states() {
             let fragment = write::fragment(self, state, &mut stage).await?;
-            let none = fragment.is_none() && !state.replaced;
+            let gone = state.gone.as_ref().filter(|gone| gone.rows() > 0);
+            let none = fragment.is_none() && !state.replaced && gone.is_none();
             if none {
                 continue;
             }
             let keyed = state.keyed.as_ref();
             let known = keyed.map_or(0, |keyed| keyed.known);
-            let replaced = keyed.map(|keyed| keyed.replaced.clone());
+            let mut removed = keyed.map_or_else(BTreeMap::new, |keyed| keyed.replaced.clone());
+            for (entry, positions) in gone.iter().flat_map(|gone| &gone.positions) {
+                *removed.entry(*entry).or_default() |= positions;
+            }
             tables.push(TableWrite {
                 type_id: state.of.id,
                 removed: match state.replaced {
                     true => Removed::All,
-                    false => Removed::Positions(replaced.unwrap_or_default()),
+                    false => Removed::Positions(removed),
                 },
                 fragments: fragment.into_iter().collect(),
                 new_rids: keyed.map_or(0, |keyed| keyed.new_rids),
-                insert_only: known == 0 && !state.replaced,
+                insert_only: known == 0 && !state.replaced && gone.is_none(),
             });
         }
-        let int = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-        let counts = [
-            ("nodes_loaded", int(self.loaded.nodes)),
-            ("edges_loaded", int(self.loaded.edges)),
-        ];
         let write = GraphWrite {
             base: self.base.clone(),
-            kind: CommitKind::Load,
+            kind,
             tables,
-            counts: counts.map(|(name, n)| (name.to_owned(), n)).into(),
+            counts,
             requester: self.request.requester.clone(),
         };
         write_graph(self.run.catalog(), stage, write).await

@@ -127,6 +127,7 @@ impl Attempt<'_> {
         let plan = Plan::new(self.host()).with_rows("loaded", rows)?;
         let plan = plan.holding(rows.rows());
         let plan = plan.with("stored", self.table(state.of).await?);
+        let plan = with_gone(plan, "gone", state)?;
         let same = parts.iter();
         let same = same.map(|p| format!("l.{} = b.{}", p.loaded, p.stored));
         let same: Vec<String> = same.collect();
@@ -178,15 +179,25 @@ impl Attempt<'_> {
         {
             plan = plan.with_rows("nodes", rows)?.holding(rows.rows());
         }
+        plan = with_gone(plan, "gone", state)?;
+        let node = self.states().find(|n| n.of.id == ends.from);
+        let mut touched = format!("SELECT DISTINCT s FROM ({}) y", parts.touched);
+        if let Some(node) = node.filter(|node| node.gone.is_some()) {
+            // A source that goes itself needs no edges.
+            plan = with_gone(plan, "gone_nodes", node)?;
+            touched = format!(
+                "SELECT y.s FROM gone_nodes RIGHT ANTI JOIN ({touched}) y ON gone_nodes.k = y.s"
+            );
+        }
         let min = i64::try_from(ends.min).unwrap_or(i64::MAX);
         let max = ends
             .max
             .map_or(i64::MAX, |m| i64::try_from(m).unwrap_or(i64::MAX));
         let sql = format!(
             "SELECT t.s, count(x.s), coalesce(max(x.r), CAST(0 AS BIGINT UNSIGNED)) FROM \
-             (SELECT DISTINCT s FROM ({}) y) t LEFT JOIN ({}) x ON x.s = t.s GROUP BY t.s \
+             ({touched}) t LEFT JOIN ({}) x ON x.s = t.s GROUP BY t.s \
              HAVING count(x.s) < {min} OR count(x.s) > {max}",
-            parts.touched, parts.edges
+            parts.edges
         );
         let bound = match ends.max {
             Some(max) => format!("{}..{max}", ends.min),
@@ -238,7 +249,11 @@ impl Attempt<'_> {
                 }
                 (true, None) => {}
             }
-        } else if stored && loaded {
+        } else if stored && (loaded || state.gone.is_some()) {
+            if state.gone.is_some() {
+                let sql = format!("{old} FROM gone JOIN stored ON gone.k = stored.id");
+                touched.push(sql);
+            }
             if state.keyed.as_ref().is_some_and(|keyed| keyed.known > 0) {
                 let sql = format!("{old} FROM loaded JOIN stored ON loaded.k = stored.id");
                 touched.push(sql);
@@ -260,16 +275,29 @@ struct Sources {
     edges: String,
 }
 
-/// The stored rows that the load does not replace, as a relation with `columns` and `id`.
+/// Adds the ids of the rows of a type that go.
+fn with_gone<'a>(plan: Plan<'a>, name: &str, state: &TypeState<'_>) -> Result<Plan<'a>> {
+    match &state.gone {
+        Some(gone) => {
+            let rows = gone.ids.rows();
+            Ok(plan.with_rows(name, &gone.ids)?.holding(rows))
+        }
+        None => Ok(plan),
+    }
+}
+
+/// The stored rows that stay as they are, as a relation with `columns` and `id`.
 fn staying(state: &TypeState<'_>, columns: &[&str]) -> String {
     let known = state.keyed.as_ref().is_some_and(|keyed| keyed.known > 0);
     let columns: BTreeSet<&str> = columns.iter().copied().chain(["id"]).collect();
     let columns: Vec<String> = columns.iter().map(|c| format!("stored.{c}")).collect();
     let columns = columns.join(", ");
-    match known {
-        true => {
-            format!("(SELECT {columns} FROM loaded RIGHT ANTI JOIN stored ON loaded.k = stored.id)")
-        }
-        false => format!("(SELECT {columns} FROM stored)"),
+    let mut rows = "stored".to_owned();
+    let others = [("loaded", known), ("gone", state.gone.is_some())];
+    for (other, _) in others.iter().filter(|(_, there)| *there) {
+        rows = format!(
+            "(SELECT stored.* FROM {other} RIGHT ANTI JOIN {rows} ON {other}.k = stored.id) stored"
+        );
     }
+    format!("(SELECT {columns} FROM {rows})")
 }

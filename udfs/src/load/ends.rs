@@ -123,7 +123,11 @@ impl Attempt<'_> {
         if ends.is_empty() {
             return Ok(ids);
         }
-        let ends = format!("SELECT DISTINCT k FROM ({}) e", ends.join(" UNION ALL "));
+        let mut ends = format!("SELECT DISTINCT k FROM ({}) e", ends.join(" UNION ALL "));
+        if let Some(gone) = &node.gone {
+            plan = plan.with_rows("gone", &gone.ids)?.holding(gone.ids.rows());
+            ends = format!("SELECT e.k FROM gone RIGHT ANTI JOIN ({ends}) e ON gone.k = e.k");
+        }
         let sql = match own {
             None => format!("SELECT k FROM ({ends}) e ORDER BY k"),
             Some(own) => {

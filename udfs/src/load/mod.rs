@@ -13,6 +13,7 @@ mod embed;
 mod ends;
 mod files;
 mod found;
+mod gone;
 mod keys;
 mod models;
 mod plans;
@@ -21,11 +22,12 @@ mod rows;
 mod table;
 mod write;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use stratagraph::catalog::graph::GraphSnapshot;
 use stratagraph::catalog::manifest::BranchManifest;
+use stratagraph::catalog::slot::CommitKind;
 use stratagraph::graph::input::{Findings, InputOptions, Source, read};
 use stratagraph::graph::schema::GraphSchema;
 use stratagraph::graph::violation::Violations;
@@ -34,18 +36,20 @@ use stratagraph::publish::Requester;
 use stratagraph::publish::graph::GraphCommit;
 use stratagraph::{Error, Result};
 
-use attempt::{Attempt, newest};
+pub(crate) use attempt::Attempt;
+use attempt::newest;
 pub(crate) use files::{find, of_text};
 use found::Found;
-use models::Models;
-pub(crate) use rows::{Collector, Loaded};
+pub(crate) use models::Models;
+pub(crate) use request::done_before as commit_before;
+pub(crate) use rows::{Collector, Loaded, TypeChanges, rows_schema};
 pub(crate) use table::read_rows;
 
 use crate::engine::Run;
 use crate::report::GraphLoadReport;
 
 /// Tries of a load that other commits outrun.
-const ATTEMPTS: u32 = 32;
+pub(crate) const ATTEMPTS: u32 = 32;
 
 /// What a load does with rows that exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,6 +66,7 @@ pub enum LoadMode {
 #[derive(Debug, Clone)]
 pub(crate) struct Request {
     pub(crate) graph: Name,
+    pub(crate) branch: BranchName,
     pub(crate) mode: LoadMode,
     /// Ids of types that an overwrite replaces though the input has none of them.
     pub(crate) types: BTreeSet<u64>,
@@ -70,9 +75,9 @@ pub(crate) struct Request {
     pub(crate) requester: Requester,
 }
 
-/// The newest state of the graph and its schema, for reading the input.
-pub(crate) async fn base(run: &Run, graph: &Name) -> Result<GraphSnapshot> {
-    run.graph(graph, &BranchName::main(), None).await
+/// The newest state of the branch and its schema, for reading the input.
+pub(crate) async fn base(run: &Run, request: &Request) -> Result<GraphSnapshot> {
+    run.graph(&request.graph, &request.branch, None).await
 }
 
 /// Reads JSONL files into rows.
@@ -93,6 +98,7 @@ pub(crate) async fn read_files(
         edges,
         found: Found::reading(summary.findings),
         places: Some(summary.places),
+        gone: BTreeMap::new(),
     })
 }
 
@@ -110,6 +116,7 @@ pub(crate) fn loaded_rows(
         edges: counts.1,
         found: Found::reading(findings),
         places: None,
+        gone: BTreeMap::new(),
     })
 }
 
@@ -120,7 +127,7 @@ pub(crate) async fn violations(
     schema: &GraphSchema,
     loaded: &Loaded,
 ) -> Result<Violations> {
-    let models = models(run, request, schema, loaded).await?;
+    let models = open_models(run, request, schema, loaded).await?;
     let run = run.fresh().await?;
     let base = newest(&run, request).await?;
     same_schema(&base, schema)?;
@@ -139,7 +146,7 @@ pub(crate) async fn commit(
     schema: &GraphSchema,
     loaded: &Loaded,
 ) -> Result<GraphLoadReport> {
-    let models = models(run, request, schema, loaded).await?;
+    let models = open_models(run, request, schema, loaded).await?;
     for attempt in 1.. {
         // Begun first: what is read and staged after it is safe from a garbage collection.
         let stage = run.begin().await?;
@@ -154,7 +161,7 @@ pub(crate) async fn commit(
         if let Some(error) = found.error(request.graph.as_str(), loaded.places.as_ref()) {
             return Err(error);
         }
-        match state.commit(stage).await {
+        match state.commit(stage, CommitKind::Load, counts(loaded)).await {
             Err(Error::ReadSetChanged { .. })
                 if request.mode != LoadMode::Overwrite && attempt < ATTEMPTS =>
             {
@@ -167,6 +174,15 @@ pub(crate) async fn commit(
         dataset: request.graph.to_string(),
         attempts: ATTEMPTS,
     })
+}
+
+fn counts(loaded: &Loaded) -> BTreeMap<String, i64> {
+    let int = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    let counts = [
+        ("nodes_loaded", int(loaded.nodes)),
+        ("edges_loaded", int(loaded.edges)),
+    ];
+    counts.map(|(name, n)| (name.to_owned(), n)).into()
 }
 
 /// The report of an earlier call with the same request id.
@@ -184,7 +200,7 @@ pub(crate) async fn done_before(
         };
         GraphLoadReport {
             graph: request.graph.to_string(),
-            branch: BranchName::main().to_string(),
+            branch: request.branch.to_string(),
             base_branch: None,
             branch_created: false,
             nodes_loaded: count("nodes_loaded"),
@@ -194,7 +210,8 @@ pub(crate) async fn done_before(
     }))
 }
 
-async fn models(
+/// The models that fill vectors, where that is asked for.
+pub(crate) async fn open_models(
     run: &Run,
     request: &Request,
     schema: &GraphSchema,
@@ -220,7 +237,7 @@ fn same_schema(base: &GraphSnapshot, schema: &GraphSchema) -> Result<()> {
 fn report(request: &Request, loaded: &Loaded, commit: &GraphCommit) -> GraphLoadReport {
     GraphLoadReport {
         graph: request.graph.to_string(),
-        branch: BranchName::main().to_string(),
+        branch: request.branch.to_string(),
         base_branch: None,
         branch_created: false,
         nodes_loaded: loaded.nodes,

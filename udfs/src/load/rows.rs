@@ -73,6 +73,56 @@ pub(crate) struct Loaded {
     pub(crate) found: Found,
     /// Where records stand, if they came from files.
     pub(crate) places: Option<Places>,
+    /// Ids of rows that go without a row in their place, by type id.
+    pub(crate) gone: BTreeMap<u64, BTreeSet<String>>,
+}
+
+/// What becomes of the rows of one type.
+#[derive(Debug)]
+pub(crate) struct TypeChanges {
+    /// New rows and those with other values, as [`rows_schema`] has them, in the order of their ids.
+    pub(crate) rows: Option<RecordBatch>,
+    /// Whether a stored row may have the id of one of them.
+    pub(crate) given: bool,
+    /// Ids of rows that go.
+    pub(crate) gone: BTreeSet<String>,
+}
+
+impl Loaded {
+    /// The rows of some changes; each of them was looked at by itself.
+    pub(crate) fn changes(host: &Host, changes: BTreeMap<u64, TypeChanges>) -> Result<Self> {
+        let (mut types, mut gone) = (BTreeMap::new(), BTreeMap::new());
+        for (type_id, change) in changes {
+            if let Some(batch) = change.rows {
+                let schema = batch.schema();
+                let spooler = Spooler::new(host, Arc::clone(&schema), "changed rows", SPOOLS);
+                let mut segment = spooler.segment();
+                segment.push(batch)?;
+                let rows = TypeRows {
+                    rows: Spool::new(schema, vec![segment.finish()?]),
+                    given: change.given,
+                };
+                types.insert(type_id, rows);
+            }
+            if !change.gone.is_empty() {
+                gone.insert(type_id, change.gone);
+            }
+        }
+        Ok(Self {
+            named: types.keys().copied().collect(),
+            types,
+            nodes: 0,
+            edges: 0,
+            found: Found::default(),
+            places: None,
+            gone,
+        })
+    }
+
+    /// Whether nothing is to be written.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.types.is_empty() && self.gone.is_empty()
+    }
 }
 
 struct Writer {

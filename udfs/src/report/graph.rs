@@ -23,6 +23,49 @@ report! {
 }
 
 report! {
+    /// What was done with a branch.
+    pub struct BranchReport {
+        /// The graph.
+        pub graph: String,
+        /// The branch.
+        pub branch: String,
+        /// The commit.
+        pub commit_id: String,
+        /// `created` or `deleted`; of a merge `already_up_to_date`, `fast_forward` or `merged`.
+        pub outcome: String,
+    }
+}
+
+report! {
+    /// A branch of a graph.
+    pub struct BranchRow {
+        /// Its name.
+        pub branch: String,
+        /// Commit id of its head.
+        pub head: String,
+        /// The branch that it was made from, if that is still there.
+        pub parent: Option<String>,
+        /// When it was made.
+        pub created_at: Micros,
+    }
+}
+
+report! {
+    /// What keeps two branches from being merged.
+    pub struct ConflictRow {
+        /// The type of the row.
+        pub r#type: String,
+        /// Its id; of a cardinality that of the source.
+        pub id: String,
+        /// `divergent_insert`, `divergent_update`, `delete_vs_update`, `orphan_edge`, `unique_violation` or
+        /// `cardinality_violation`.
+        pub kind: String,
+        /// What happened on both sides.
+        pub detail: String,
+    }
+}
+
+report! {
     /// A graph of the store.
     pub struct GraphRow {
         /// The graph.
@@ -83,6 +126,18 @@ report! {
         pub edges_loaded: u64,
         /// The commit.
         pub commit_id: String,
+    }
+}
+
+report! {
+    /// A mutation of a graph.
+    pub struct GraphMutateReport {
+        /// Nodes that it wrote or deleted, each counted once.
+        pub affected_nodes: u64,
+        /// Edges that it wrote or deleted, those of deleted nodes too, each counted once.
+        pub affected_edges: u64,
+        /// The commit; none where nothing was changed.
+        pub commit_id: Option<String>,
     }
 }
 

@@ -44,7 +44,10 @@ pub(crate) use drop::drop_embeddings;
 pub(crate) use expire::expire_versions;
 pub use generate::GenerateEmbeddings;
 pub(crate) use generate::generate;
-pub use graph::{GraphLoad, GraphLoadTable, LoadSource, TableSource};
+pub use graph::{
+    BranchFrom, GraphLoad, GraphLoadTable, GraphMerge, GraphMutate, LoadSource, QueryParams,
+    TableSource,
+};
 pub use hybrid_search::HybridSearch;
 pub(crate) use hybrid_search::hybrid_search;
 pub use import::ImportEmbeddings;

@@ -8,28 +8,6 @@ use crate::function::NotYet;
 
 /// Name and arguments, in their positional order.
 const FUNCTIONS: &[(&str, &[&str])] = &[
-    (
-        "graph_mutate",
-        &[
-            "graph",
-            "query",
-            "params",
-            "branch",
-            "if_commit",
-            "embed",
-            "mixed",
-            "actor",
-            "name",
-            "request_id",
-        ],
-    ),
-    ("graph_branch_create", &["graph", "branch", "from"]),
-    ("graph_branch_delete", &["graph", "branch"]),
-    (
-        "graph_branch_merge",
-        &["graph", "source", "into", "delete_source", "dry_run"],
-    ),
-    ("graph_branches", &["graph"]),
     ("graph_expire", &["graph", "before", "branch"]),
     ("graph_changes", &["graph", "from", "to", "branch"]),
     (

@@ -1,7 +1,7 @@
 //! `graph_load` and `graph_load_table`, from records to one commit.
 
 mod embed;
-mod model;
+pub mod model;
 mod modes;
 mod races;
 mod rules;

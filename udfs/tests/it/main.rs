@@ -14,6 +14,7 @@ mod duplicates;
 mod embed;
 mod generate;
 mod graph_load;
+mod graph_mutate;
 mod graph_query;
 mod histories;
 mod install;

@@ -211,7 +211,10 @@ async fn unknown_names_and_switched_off_writes_are_typed() {
         ("graph_reach('g', 'e', 'a', 1, 1)", "NotFound"),
         ("graph_schema('g')", "NotFound"),
         ("graph_drop('t')", "NotFound"),
-        ("graph_branches('g')", "NotYetSupported"),
+        ("graph_branches('g')", "NotFound"),
+        ("graph_branch_create('g', 'b')", "NotFound"),
+        ("graph_branch_merge('g', 'b', 'main')", "NotFound"),
+        ("graph_expire('g', 1)", "NotYetSupported"),
         ("build_index('t', 'body')", "InvalidArgument"),
         ("build_index('t', 'vector', 'text')", "InvalidArgument"),
         (

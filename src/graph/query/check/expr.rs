@@ -57,7 +57,7 @@ impl<'a> Checker<'a> {
         Typed::scalar(all(parts), Scalar::Bool, nullable)
     }
 
-    fn truth(&mut self, ast: &Ast, place: Place) -> Option<Typed> {
+    pub(super) fn truth(&mut self, ast: &Ast, place: Place) -> Option<Typed> {
         let typed = self.expr(ast, place);
         match typed.ty {
             Ty::Broken => None,
@@ -463,7 +463,7 @@ fn narrowed(expr: Expr, beside: Scalar) -> Expr {
 }
 
 /// That a literal beside an enum is one of its values.
-fn member(ty: &Ty, other: &Expr) -> Result<(), (String, String)> {
+pub(super) fn member(ty: &Ty, other: &Expr) -> Result<(), (String, String)> {
     if let (Ty::Value(ValueType::Enum(values)), Expr::Literal(Value::String(text))) = (ty, other)
         && !values.contains(text)
     {

@@ -149,6 +149,9 @@ impl Checker<'_> {
 
     /// The name of a result column.
     pub(super) fn word(&mut self, word: &str, span: &Span, place: Place) -> Typed {
+        if place == Place::Row {
+            return self.row_word(word, span);
+        }
         if place != Place::Order {
             let message = format!("{} means nothing here", shown(word));
             let fix = "write a variable or a parameter, with its `$`";
@@ -357,7 +360,7 @@ fn within(expr: &Expr, columns: &HashMap<String, usize>) -> Expr {
 /// Whether a value of single rows is in an expression, outside aggregates and columns.
 fn loose(expr: &Expr) -> bool {
     match expr {
-        Expr::Id(_) | Expr::Property(..) | Expr::Search(_) | Expr::Rank(_) => true,
+        Expr::Id(_) | Expr::Property(..) | Expr::End(..) | Expr::Search(_) | Expr::Rank(_) => true,
         Expr::Literal(_)
         | Expr::Param(_)
         | Expr::Now

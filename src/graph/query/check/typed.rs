@@ -16,6 +16,8 @@ pub(super) enum Place {
     Order,
     /// In an aggregate.
     Aggregate,
+    /// In a statement of a mutation, where a word is a property of the row.
+    Row,
 }
 
 /// The type of an expression.

@@ -146,13 +146,13 @@ fn invalid(function: &str, argument: &str, reason: impl Into<String>) -> Error {
     }
 }
 
-fn check_branch(function: &str, branch: &str, base: Option<&str>) -> Result<()> {
-    let feature = match base {
-        Some(_) => format!("{function} with base"),
-        None if BranchName::parse(branch)? == BranchName::main() => return Ok(()),
-        None => format!("{function} into a branch other than main"),
-    };
-    Err(Error::NotYetSupported { feature })
+fn branch_of(branch: &str, base: Option<&str>) -> Result<BranchName> {
+    match base {
+        Some(_) => Err(Error::NotYetSupported {
+            feature: format!("{LOAD} with base"),
+        }),
+        None => BranchName::parse(branch),
+    }
 }
 
 /// The id of a type by its name: a node type, else an edge type.
@@ -192,14 +192,14 @@ enum Prepared {
 
 async fn begin(run: &Run, request: &Request) -> Result<(Run, GraphSnapshot)> {
     let run = run.fresh().await?;
-    let base = load::base(&run, &request.graph).await?;
+    let base = load::base(&run, request).await?;
     Ok((run, base))
 }
 
 async fn prepare(run: &Run, load: &GraphLoad) -> Result<Prepared> {
-    check_branch(LOAD, &load.branch, load.base.as_deref())?;
     let mut request = Request {
         graph: Name::parse(&load.graph)?,
+        branch: branch_of(&load.branch, load.base.as_deref())?,
         mode: load.mode,
         types: BTreeSet::new(),
         fill: load.fill,
@@ -239,7 +239,7 @@ impl Prepared {
         };
         let (run, request) = (&ready.run, &ready.request);
         let report = load::commit(run, request, &ready.schema, &ready.loaded).await?;
-        run.learn_graph(&request.graph).await;
+        run.learn_branch(&request.graph, &request.branch).await;
         Ok(finished(report))
     }
 }
@@ -282,9 +282,9 @@ pub(crate) async fn graph_load_table(run: &Run, load: GraphLoadTable) -> Result<
     let span = tracing::info_span!("graph_load_table", graph = %load.graph, mode = ?load.mode);
     let work = async {
         run.host.check_writes(LOAD_TABLE)?;
-        check_branch(LOAD_TABLE, &load.branch, None)?;
         let request = Request {
             graph: Name::parse(&load.graph)?,
+            branch: branch_of(&load.branch, None)?,
             mode: load.mode,
             types: BTreeSet::new(),
             fill: load.fill,
@@ -341,7 +341,7 @@ fn mode(args: &BoundArgs) -> Result<LoadMode> {
     word(args, "mode", &words)
 }
 
-fn fill(args: &BoundArgs) -> Result<bool> {
+pub(super) fn fill(args: &BoundArgs) -> Result<bool> {
     word(args, "embed", &[("none", false), ("fill", true)])
 }
 

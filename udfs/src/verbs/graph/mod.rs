@@ -1,21 +1,30 @@
 //! Verbs and reads of graphs, one a file.
 
+mod branches;
 mod create;
 mod drop;
 mod list;
 mod literal;
 mod load;
+mod merge;
+mod mutate;
 mod query;
 mod reach;
 mod schema;
 
 use std::sync::Arc;
 
+pub use branches::BranchFrom;
+pub(crate) use branches::{graph_branch_create, graph_branch_delete, graph_branches};
 pub(crate) use create::graph_create;
 pub(crate) use drop::graph_drop;
 pub(crate) use list::graphs;
 pub use load::{GraphLoad, GraphLoadTable, LoadSource, TableSource};
 pub(crate) use load::{graph_load, graph_load_table, graph_load_violations};
+pub use merge::GraphMerge;
+pub(crate) use merge::{graph_branch_merge, graph_merge_conflicts};
+pub(crate) use mutate::graph_mutate;
+pub use mutate::{GraphMutate, QueryParams};
 pub(crate) use schema::graph_schema;
 use stratagraph_providers::TableFunction;
 
@@ -27,10 +36,13 @@ pub(crate) fn functions(engine: &Arc<Engine>) -> Vec<Arc<dyn TableFunction>> {
         create::function(engine),
         drop::function(engine),
         list::function(engine),
+        mutate::function(engine),
         query::function(engine),
         reach::function(engine),
         schema::function(engine),
+        merge::function(engine),
     ];
+    functions.extend(branches::functions(engine));
     functions.extend(load::functions(engine));
     functions
 }

@@ -32,7 +32,7 @@ struct Function {
 }
 
 /// Graph and branch of a call: `'g', branch => 'b'` or `'g@b'`.
-fn graph_and_branch(
+pub(super) fn graph_and_branch(
     function: &str,
     graph: &str,
     branch: Option<&str>,

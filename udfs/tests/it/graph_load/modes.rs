@@ -326,7 +326,7 @@ async fn rust_has_both_grammars_under_the_names_of_the_specification() {
         .sg
         .load_graph_batch_as("g", "b", None, "", Append, actor)
         .await;
-    assert_eq!(other.unwrap_err().code(), "NotYetSupported");
+    assert_eq!(other.unwrap_err().code(), "NotFound");
     let based = world
         .sg
         .load_as("g", "main", Some("main"), "", Append, actor)

@@ -1,0 +1,281 @@
+//! What one side of a merge changed since the base: rows of one type, by id.
+//!
+//! Fragments never change and sides share those of the base, so only rows are read that one of the two
+//! states has and the other has not in the same place. Rows that only moved cancel out by content.
+
+use std::collections::BTreeMap;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
+use arrow::datatypes::{UInt32Type, UInt64Type};
+use arrow::row::{RowConverter, SortField};
+use futures::TryStreamExt;
+use roaring::RoaringBitmap;
+
+use crate::digest::Digest;
+use crate::graph::schema::{GraphType, Member};
+use crate::table::bitmap::DeadRows;
+use crate::table::manifest::{Entry, Fragment};
+use crate::table::read::{ReadOptions, TableReader};
+use crate::table::reservation::Reservation;
+use crate::table::schema::id;
+use crate::{Error, Result};
+
+/// A row of one state.
+#[derive(Debug, Clone)]
+pub(super) struct Row {
+    /// Digest of everything but row ids.
+    pub content: Digest,
+    pub rid: u64,
+    /// Row ids of the ends of an edge.
+    pub ends: Option<[u64; 2]>,
+    /// The source of an edge, where its type bounds their number.
+    pub src: Option<String>,
+    /// Where it lies.
+    pub entry: u64,
+    pub position: u32,
+    /// Digests of its unique tuples; `None` for one with a NULL.
+    pub tuples: Vec<Option<Digest>>,
+}
+
+/// A row before and after the changes of a side.
+#[derive(Debug, Default)]
+pub(super) struct Change {
+    pub was: Option<Row>,
+    pub is: Option<Row>,
+}
+
+/// Changed rows by id.
+#[derive(Debug)]
+pub(super) struct Changes {
+    pub rows: BTreeMap<String, Change>,
+    memory: Reservation,
+}
+
+/// What `side` changed since `base`. Holds about 200 bytes a changed row.
+pub(super) async fn diff(
+    of: &GraphType,
+    base: &TableReader,
+    side: &TableReader,
+) -> Result<Changes> {
+    let mut changes = Changes {
+        rows: BTreeMap::new(),
+        memory: Reservation::new(side.budget()),
+    };
+    if base.table().entries == side.table().entries {
+        return Ok(changes);
+    }
+    for entry in only_in(base, side).await? {
+        read(of, base, &entry, &mut changes, |change, row| {
+            change.was = Some(row);
+        })
+        .await?;
+    }
+    for entry in only_in(side, base).await? {
+        read(of, side, &entry, &mut changes, |change, row| {
+            change.is = Some(row);
+        })
+        .await?;
+    }
+    changes
+        .rows
+        .retain(|_, change| match (&change.was, &change.is) {
+            (Some(was), Some(is)) => was.content != is.content || was.rid != is.rid,
+            _ => true,
+        });
+    Ok(changes)
+}
+
+/// Entries of `of` with only those rows live that `other` has not in the same file.
+async fn only_in(of: &TableReader, other: &TableReader) -> Result<Vec<Entry>> {
+    let (mine, others) = (of.entries().await?, other.entries().await?);
+    let mut files: BTreeMap<&str, Vec<&Entry>> = BTreeMap::new();
+    for entry in others.iter() {
+        if let Some(fragment) = &entry.fragment {
+            let key = fragment.file.object.key.as_str();
+            files.entry(key).or_default().push(entry);
+        }
+    }
+    let mut only = Vec::new();
+    for entry in mine.iter() {
+        let Some(fragment) = &entry.fragment else {
+            continue;
+        };
+        let same = files.get(fragment.file.object.key.as_str());
+        let same = same.map(Vec::as_slice).unwrap_or_default();
+        if same.iter().any(|e| e.fragment.as_ref() == Some(fragment)) {
+            continue;
+        }
+        let mut rows = live(of, entry, fragment).await?;
+        for entry in same {
+            if let Some(fragment) = &entry.fragment {
+                rows -= live(other, entry, fragment).await?;
+            }
+        }
+        if !rows.is_empty() {
+            only.push(with_live(entry, &rows)?);
+        }
+    }
+    Ok(only)
+}
+
+fn all(fragment: &Fragment) -> RoaringBitmap {
+    let mut all = RoaringBitmap::new();
+    all.insert_range(0..u32::try_from(fragment.rows).unwrap_or(u32::MAX));
+    all
+}
+
+async fn live(reader: &TableReader, entry: &Entry, fragment: &Fragment) -> Result<RoaringBitmap> {
+    Ok(all(fragment) - reader.dead_rows(entry).await?)
+}
+
+/// An entry of which only some rows are live.
+pub(super) fn with_live(entry: &Entry, rows: &RoaringBitmap) -> Result<Entry> {
+    let mut entry = entry.clone();
+    if let Some(fragment) = &mut entry.fragment {
+        fragment.dead = DeadRows::from_bitmap(&(all(fragment) - rows))?;
+    }
+    Ok(entry)
+}
+
+async fn read(
+    of: &GraphType,
+    reader: &TableReader,
+    entry: &Entry,
+    changes: &mut Changes,
+    mut put: impl FnMut(&mut Change, Row) + Send,
+) -> Result<()> {
+    let options = ReadOptions::default().with_positions();
+    let encoder = Encoder::new(of, reader, &options)?;
+    let mut rows = reader.fragment_stream(entry, &options).await?;
+    while let Some(batch) = rows.try_next().await? {
+        let mut bytes = 0;
+        for (key, row) in encoder.rows(&batch)? {
+            bytes += key.len() + row.src.as_ref().map_or(0, String::len);
+            bytes += size_of::<Row>() + row.tuples.len() * size_of::<Option<Digest>>() + 64;
+            put(changes.rows.entry(key).or_default(), row);
+        }
+        changes.memory.grow(bytes)?;
+    }
+    Ok(())
+}
+
+/// Columns that are compared as one value.
+struct Compared {
+    columns: Vec<usize>,
+    converter: Option<RowConverter>,
+}
+
+impl Compared {
+    fn new(columns: Vec<usize>, types: &arrow::datatypes::Schema) -> Result<Self> {
+        let fields = columns.iter();
+        let fields = fields.map(|c| SortField::new(types.field(*c).data_type().clone()));
+        let fields: Vec<SortField> = fields.collect();
+        let converter = match fields.is_empty() {
+            true => None,
+            false => Some(RowConverter::new(fields)?),
+        };
+        Ok(Self { columns, converter })
+    }
+
+    /// A digest a row: equal for equal values, floats by their bits.
+    fn digests(&self, batch: &RecordBatch) -> Result<Vec<Digest>> {
+        let Some(converter) = &self.converter else {
+            return Ok(vec![Digest::of(&[]); batch.num_rows()]);
+        };
+        let columns: Vec<ArrayRef> = self.arrays(batch).cloned().collect();
+        let rows = converter.convert_columns(&columns)?;
+        Ok(rows.iter().map(|row| Digest::of(row.as_ref())).collect())
+    }
+
+    fn arrays<'a>(&'a self, batch: &'a RecordBatch) -> impl Iterator<Item = &'a ArrayRef> {
+        self.columns.iter().map(|column| batch.column(*column))
+    }
+}
+
+/// Makes rows of batches.
+struct Encoder {
+    ids: Vec<u64>,
+    content: Compared,
+    tuples: Vec<Compared>,
+    with_src: bool,
+}
+
+impl Encoder {
+    fn new(of: &GraphType, reader: &TableReader, options: &ReadOptions) -> Result<Self> {
+        let types = reader.schema(options)?;
+        let ids: Vec<u64> = reader.columns(None)?.iter().map(|c| c.id).collect();
+        let internal = [id::RID, id::ID, id::SRC_RID, id::DST_RID];
+        let places = ids.iter().enumerate();
+        let content = places.filter(|(_, id)| !internal.contains(id));
+        let content = content.map(|(place, _)| place).collect();
+        let place = |member: &Member| {
+            let wanted = match member {
+                Member::Src => id::SRC,
+                Member::Dst => id::DST,
+                Member::Property(id) => *id,
+            };
+            ids.iter().position(|id| *id == wanted)
+        };
+        let tuple = |members: &Vec<Member>| {
+            let columns = members.iter().filter_map(place).collect();
+            Compared::new(columns, &types)
+        };
+        Ok(Self {
+            content: Compared::new(content, &types)?,
+            tuples: of.unique.iter().map(tuple).collect::<Result<_>>()?,
+            with_src: of
+                .edge
+                .as_ref()
+                .is_some_and(|e| e.min > 0 || e.max.is_some()),
+            ids,
+        })
+    }
+
+    fn column<'a>(&self, batch: &'a RecordBatch, id: u64) -> Option<&'a ArrayRef> {
+        let place = self.ids.iter().position(|i| *i == id)?;
+        batch.columns().get(place)
+    }
+
+    fn rows(&self, batch: &RecordBatch) -> Result<Vec<(String, Row)>> {
+        let wrong = || Error::corrupt("batch", "columns", "those of a graph's table", "others");
+        let numbers = |id| self.column(batch, id)?.as_primitive_opt::<UInt64Type>();
+        let texts = |id| self.column(batch, id)?.as_string_opt::<i32>();
+        let (rids, keys) = (numbers(id::RID).ok_or_else(wrong)?, texts(id::ID));
+        let keys = keys.ok_or_else(wrong)?;
+        let ends = numbers(id::SRC_RID).zip(numbers(id::DST_RID));
+        let sources = texts(id::SRC).filter(|_| self.with_src);
+        let (entries, positions) = match batch.columns() {
+            [.., entries, positions] => (
+                entries.as_primitive_opt::<UInt64Type>().ok_or_else(wrong)?,
+                positions
+                    .as_primitive_opt::<UInt32Type>()
+                    .ok_or_else(wrong)?,
+            ),
+            _ => return Err(wrong()),
+        };
+        let content = self.content.digests(batch)?;
+        let tuples = self.tuples.iter().map(|t| t.digests(batch));
+        let tuples: Vec<Vec<Digest>> = tuples.collect::<Result<_>>()?;
+        let tuples_of = |row: usize| {
+            let all = self.tuples.iter().zip(&tuples);
+            all.map(|(tuple, digests)| {
+                let given = tuple.arrays(batch).all(|array| array.is_valid(row));
+                given.then(|| digests[row])
+            })
+            .collect()
+        };
+        let row = |(row, content)| {
+            let of = Row {
+                content,
+                rid: rids.value(row),
+                ends: ends.map(|(src, dst)| [src.value(row), dst.value(row)]),
+                src: sources.map(|sources| sources.value(row).to_owned()),
+                entry: entries.value(row),
+                position: positions.value(row),
+                tuples: tuples_of(row),
+            };
+            (keys.value(row).to_owned(), of)
+        };
+        Ok(content.into_iter().enumerate().map(row).collect())
+    }
+}

@@ -1,0 +1,214 @@
+//! All orders of verbs of branches that meet each other: none overwrites what another one made.
+
+use std::sync::{Arc, Mutex};
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use object_store::ObjectStore;
+use object_store::memory::InMemory;
+use stratagraph::Result;
+use stratagraph::catalog::Catalog;
+use stratagraph::catalog::graph::At;
+use stratagraph::publish::graph::write_graph;
+use stratagraph::sim::{Explorer, FaultBase, Scheduler, Step, World};
+
+use super::sweep::{Heads, fork_past, heads, start};
+use super::{expire_request, two_people};
+use crate::support::audit::{Told, audit, no_orphans, process};
+use crate::support::graphs::{
+    Change, Content, change, content, delete, fork, merge, merge_of, prepare, state,
+};
+use crate::sweep::crash::block_on;
+
+/// Calls that others can see: slots, and what a collection lists and deletes.
+fn shared(step: &Step) -> bool {
+    step.key.starts_with("catalog") || matches!(step.op.to_string().as_str(), "DELETE" | "LIST")
+}
+
+type Actor = for<'a> fn(&'a Arc<Catalog>) -> BoxFuture<'a, Result<()>>;
+
+/// Whether the codes of the actors' errors fit the heads that they left.
+type Check = fn(&[Option<&'static str>], &Heads) -> bool;
+
+/// Several processes that have seen the head before, and what may become of them.
+async fn meeting(sched: Scheduler, start: &InMemory, actors: [Actor; 2], check: Check) -> World {
+    let base = FaultBase::new(Arc::new(start.fork()));
+    let store: Arc<dyn ObjectStore> = base.store();
+    let outcomes = Arc::new(Mutex::new(vec![None; actors.len()]));
+    let mut world = World::new();
+    for (at, actor) in actors.into_iter().enumerate() {
+        let catalog = process(sched.store_on(at, &base).store(), 10 + at as u64);
+        catalog.begin().await.unwrap();
+        let outcomes = Arc::clone(&outcomes);
+        world = world.actor(async move {
+            let outcome = actor(&catalog).await;
+            outcomes.lock().unwrap()[at] = outcome.err().map(|e| e.code());
+        });
+    }
+    world.check(async move {
+        no_orphans(Arc::clone(&store), 80).await?;
+        audit(Arc::clone(&store), &Told::default()).await?;
+        let heads = heads(store).await;
+        let outcomes = outcomes.lock().unwrap().clone();
+        match check(&outcomes, &heads) {
+            true => Ok(()),
+            false => Err(format!("{outcomes:?} left {heads:?}")),
+        }
+    })
+}
+
+/// All orders of the calls that the two share.
+fn explore(actors: [Actor; 2], check: Check) {
+    let start = block_on(start());
+    let explorer = Explorer::new().branch_on(shared).reduced();
+    let explored = explorer
+        .all(async |s| meeting(s, &start, actors, check).await)
+        .unwrap();
+    println!("{explored:?}");
+    assert!(explored.complete);
+}
+
+/// Some orders of all calls.
+fn sample(actors: [Actor; 2], check: Check) {
+    let start = block_on(start());
+    let runs = if std::env::var_os("SOAK").is_some() {
+        20_000
+    } else {
+        300
+    };
+    Explorer::new()
+        .pct(0..runs, 3, 60, async |s| {
+            meeting(s, &start, actors, check).await
+        })
+        .unwrap();
+}
+
+fn write_eve(catalog: &Arc<Catalog>) -> BoxFuture<'_, Result<()>> {
+    async move {
+        let mut stage = catalog.begin().await?;
+        let seen = state(catalog, "b", &At::Head).await?;
+        let eve = Change::default().person("eve", 5);
+        let write = prepare(catalog, &mut stage, &seen, &eve).await?;
+        write_graph(catalog, stage, write).await.map(drop)
+    }
+    .boxed()
+}
+
+#[test]
+fn a_deletion_and_a_write_never_both_win_blindly() {
+    explore(
+        [
+            |c| async move { delete(c, "b").await.map(drop) }.boxed(),
+            write_eve,
+        ],
+        |outcomes, heads| match outcomes {
+            // The deletion saw the write, or the write never began.
+            [
+                None,
+                None | Some("ReadSetChanged" | "NotFound" | "WriterFenced"),
+            ] => !heads.contains_key("b"),
+            [Some("ReadSetChanged"), None] => heads["b"].people.contains_key("eve"),
+            _ => false,
+        },
+    );
+}
+
+#[test]
+fn a_branch_and_the_deletion_of_its_source_exclude_each_other() {
+    explore(
+        [
+            |c| async move { fork(c, "new", "b").await.map(drop) }.boxed(),
+            |c| async move { delete(c, "b").await.map(drop) }.boxed(),
+        ],
+        |outcomes, heads| {
+            let there = (heads.contains_key("new"), heads.contains_key("b"));
+            match outcomes {
+                [None, Some("BranchProtected")] => there == (true, true),
+                [Some("NotFound"), None] => there == (false, false),
+                _ => false,
+            }
+        },
+    );
+}
+
+#[test]
+fn writes_on_two_branches_commit_in_every_order() {
+    explore(
+        [|c| change_main(c).boxed(), write_eve],
+        |outcomes, heads| {
+            let both = ["main", "b"];
+            outcomes.iter().all(Option::is_none)
+                && both.iter().all(|b| heads[*b].people.contains_key("eve"))
+        },
+    );
+}
+
+#[test]
+fn a_merge_and_a_write_on_its_target_never_overwrite_each_other() {
+    explore(
+        [
+            |c| async move { merge(c, merge_of("c", "b")).await.map(drop) }.boxed(),
+            write_eve,
+        ],
+        |outcomes, heads| {
+            let people = &heads["b"].people;
+            let won = |at: usize, name: &str| match outcomes[at] {
+                None => people.contains_key(name),
+                Some("ReadSetChanged") => !people.contains_key(name),
+                _ => false,
+            };
+            won(0, "gil") && won(1, "eve")
+        },
+    );
+}
+
+async fn change_main(catalog: &Arc<Catalog>) -> Result<()> {
+    let eve = Change::default().person("eve", 9).person("fay", 1);
+    change(catalog, "main", &eve).await.map(drop)
+}
+
+#[test]
+fn a_collection_leaves_what_a_new_branch_needs() {
+    explore(
+        [
+            |c| fork_past(c).boxed(),
+            |c| async move { c.collect_garbage(0, false).await.map(drop) }.boxed(),
+        ],
+        |outcomes, heads| match outcomes {
+            [None, None] => heads["past"].people.contains_key("bob"),
+            [Some("WriterFenced"), None] => !heads.contains_key("past"),
+            _ => false,
+        },
+    );
+}
+
+#[test]
+fn an_expiry_leaves_what_a_new_branch_needs() {
+    sample(
+        [
+            |c| fork_past(c).boxed(),
+            |c| async move { c.expire(expire_request("main", u64::MAX)).await.map(drop) }.boxed(),
+        ],
+        |outcomes, heads| match outcomes {
+            [None, None] => heads["past"].people.contains_key("bob"),
+            // A process whose reads meet the deletions finds an object missing.
+            [
+                Some("HistoricalVersionReclaimed" | "VersionUnavailable" | "NotFound" | "Storage"),
+                None,
+            ] => !heads.contains_key("past"),
+            _ => false,
+        },
+    );
+}
+
+/// The content of a past state of the main branch, as the sweep forks it.
+#[test]
+fn the_past_state_is_the_one_that_is_meant() {
+    block_on(async {
+        let base: Arc<dyn ObjectStore> = Arc::new(start().await);
+        let catalog = process(base, 2);
+        let past = state(&catalog, "main", &At::Catalog(2)).await.unwrap();
+        let past = content(&catalog, &past).await.unwrap();
+        assert_eq!(past, two_people().on(&Content::default()));
+    });
+}

@@ -1,0 +1,9 @@
+//! `graph_mutate`, from statements to one commit.
+
+mod model;
+mod races;
+mod requests;
+mod rules;
+mod statements;
+mod support;
+mod sweep;

@@ -1,0 +1,83 @@
+//! Another commit comes first, while a mutation waits for its model.
+
+use std::sync::Arc;
+
+use datafusion::prelude::SessionContext;
+use object_store::memory::InMemory;
+use stratagraph_udfs::{GraphMutate, GraphMutateReport};
+
+use super::support::*;
+use crate::models::GateEmbedder;
+use crate::world::{World, counting};
+
+const GATED: &str = r#"
+node Doc {
+    name: String @key
+    text: String?
+    v: Vector(16)? @embed("text", model="counting")
+}
+"#;
+
+fn insert(name: &str, text: &str) -> String {
+    format!("insert Doc {{ name: \"{name}\", text: \"{text}\" }}")
+}
+
+/// A mutation that waits in its model until another process has done `between`.
+async fn race(
+    body: &str,
+    expects: bool,
+    between: &str,
+) -> (stratagraph::Result<GraphMutateReport>, World) {
+    let store = Arc::new(InMemory::new());
+    let fast = world_over(Arc::clone(&store), 1, GATED).await;
+    done(&fast.sg, call(&insert("old", "old"))).await;
+    let head = snapshot(&fast.sg).await.commit_id().to_owned();
+    let counted = counting();
+    let gate = GateEmbedder::new(Arc::clone(&counted) as _);
+    let model = Arc::clone(&gate) as _;
+    let slow = World::with(SessionContext::new(), store, 2, model, counted).await;
+    let sg = slow.sg.clone();
+    let mutation = GraphMutate {
+        fill: true,
+        if_commit: expects.then_some(head),
+        ..call(body)
+    };
+    let running = tokio::spawn(async move { sg.graph_mutate(mutation).await });
+    gate.entered().await;
+    done(&fast.sg, call(between)).await;
+    gate.release(1_000);
+    let outcome = running.await.unwrap();
+    assert_whole(&fast.sg).await;
+    (outcome, slow)
+}
+
+#[tokio::test]
+async fn inserts_are_prepared_anew_and_compute_nothing_twice() {
+    let (outcome, world) = race(&insert("a", "one"), false, &insert("b", "two")).await;
+    assert_eq!(outcome.unwrap().affected_nodes, 1);
+    assert_eq!(world.model.rows(), 1);
+    let ids = world.sql("SELECT id FROM sg.g.\"Doc\" ORDER BY id").await;
+    assert_eq!(ids.concat(), ["a", "b", "old"]);
+}
+
+#[tokio::test]
+async fn an_update_goes_to_its_caller() {
+    let body = r#"update Doc set { text: "new" } where name = "old""#;
+    let (outcome, world) = race(body, false, &insert("b", "two")).await;
+    let error = outcome.unwrap_err();
+    assert_eq!(error.code(), "ReadSetChanged");
+    assert!(error.is_retryable());
+    assert_eq!(version(&world.sg).await, 3);
+}
+
+#[tokio::test]
+async fn what_was_expected_is_never_prepared_anew() {
+    for body in [
+        insert("a", "one"),
+        r#"update Doc set { text: "new" } where name = "old""#.to_owned(),
+    ] {
+        let (outcome, world) = race(&body, true, &insert("b", "two")).await;
+        assert_eq!(outcome.unwrap_err().code(), "PreconditionFailed", "{body}");
+        assert_eq!(version(&world.sg).await, 3);
+    }
+}
