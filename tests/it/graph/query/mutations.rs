@@ -131,6 +131,10 @@ fn assignments_are_checked() {
         &[("T13", "name")],
     );
     refused("", r#"insert Person { name: $x }"#, &[("T14", "$x")]);
+}
+
+#[test]
+fn values_are_of_the_type_of_their_property() {
     refused(
         "",
         r#"insert Person { name: "x", age: "3" }"#,

@@ -45,7 +45,7 @@ async fn statements_see_what_those_before_them_did() {
     assert_eq!(rows(&world, "Person").await[3], "di di 9 NULL NULL NULL");
     let sql = "SELECT src, dst, since FROM sg.g.\"Knows\" WHERE since IS NOT NULL";
     assert_eq!(world.sql(sql).await, [["di", "ann", "8"]]);
-    assert_eq!(version(&world.sg).await, 3);
+    assert_eq!(version(&world.sg).await, 2);
 }
 
 #[tokio::test]
