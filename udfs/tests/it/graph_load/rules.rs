@@ -222,9 +222,10 @@ async fn words_and_files_are_checked() {
         assert_eq!(code, "InvalidArgument", "{wrong}");
         assert!(text.contains('\''), "{text}");
     }
-    for later in ["'append', branch => 'b'", "'append', base => 'main'"] {
-        assert_eq!(world.code(&call(later)).await, "NotYetSupported");
-    }
+    let later = "'append', base => 'main'";
+    assert_eq!(world.code(&call(later)).await, "NotYetSupported");
+    let missing = "'append', branch => 'b'";
+    assert_eq!(world.code(&call(missing)).await, "NotFound");
     let none = "SELECT * FROM graph_load('g', '/nowhere/x.jsonl', 'append')";
     assert_eq!(world.code(none).await, "NotFound");
     let row = world.row(&call("'append'")).await;
