@@ -12,6 +12,9 @@ use super::scratch::Scratch;
 use super::top::{Key, TopK, key};
 use super::vectors::Vectors;
 
+/// A distance of a walk takes as long as two or three of a scan: rows are read in no order.
+const WALK_COST: u64 = 3;
+
 /// When which regime is used; see [`Regime`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Thresholds {
@@ -32,7 +35,7 @@ impl Default for Thresholds {
         Self {
             exact_rows: 25_000,
             exact_live: 6000,
-            exact_share: 0.03,
+            exact_share: 0.15,
             two_hop_share: 0.15,
             two_hop_ef: 2.0,
         }
@@ -194,7 +197,7 @@ impl Search<'_> {
             live: self.filter(),
             ef: ef.max(self.k),
             bound: bound.map_or(Key::MAX, |bound| key(bound + 0.0, u32::MAX)),
-            budget: self.count,
+            budget: self.count / WALK_COST,
             ..Walk::new(graph, self.vectors, self.query, ef)
         };
         let mut visited = 0;
@@ -202,6 +205,7 @@ impl Search<'_> {
             let narrow = walk.ef;
             let least = self.options.thresholds.two_hop_ef / self.share();
             walk.ef = narrow.max(least.min(self.count as f64).ceil() as usize);
+            walk.budget = self.count;
             let walked = walk.two_hop(scratch);
             visited += walked.evaluations;
             // A walk that ran out of nodes may have seen one part of many.
@@ -212,7 +216,7 @@ impl Search<'_> {
                 _ => return self.found(scratch, Regime::TwoHop, visited),
             }
             walk.ef = narrow;
-            walk.budget = self.count.saturating_sub(visited);
+            walk.budget = (self.count / WALK_COST).saturating_sub(visited);
         }
         let walked = walk.beam(scratch);
         visited += walked.evaluations;

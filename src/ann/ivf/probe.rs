@@ -15,6 +15,8 @@ const COPY_SHARE: f64 = 0.125;
 /// Rows per asked row that codes choose to be measured.
 const OVERFETCH: usize = 4;
 
+/// Share of the live rows of evenly filled lists that suffices: lists are of different lengths.
+const ENOUGH: f64 = 0.5;
 /// The power by which lists to scan grow with the rows among which the asked ones lie; measured.
 const SPREAD: f64 = 0.6;
 
@@ -94,6 +96,18 @@ impl<'a> Probe<'a> {
     }
 }
 
+impl Probe<'_> {
+    /// Live rows that so many lists hold at least where live rows are spread evenly. Where the near lists
+    /// hold fewer, live rows avoid the query.
+    fn enough(&self, lists: usize) -> u64 {
+        if self.live.is_none() {
+            return 0;
+        }
+        let rows = f64::from(self.ivf.shape.present) / self.ivf.lists().max(1) as f64;
+        (lists as f64 * rows * self.share * ENOUGH) as u64
+    }
+}
+
 struct Run<'a, 's, L> {
     probe: Probe<'a>,
     query: &'s [f32],
@@ -121,11 +135,17 @@ impl<L: Fn(u32) -> bool> pulp::NullaryFnOnce for Run<'_, '_, L> {
             None => probe.k,
         };
         let lists = probe.lists();
+        let enough = probe.enough(lists);
         let near = (lists + 1).min(scratch.keys.len());
         scratch.keys.select_nth_unstable(near - 1);
         scratch.keys[..near].sort_unstable();
         let mut measured = 0;
         for at in 0..scratch.keys.len() {
+            if at == lists && measured < enough {
+                // The nearest live rows are anywhere.
+                scratch.found.clear();
+                return measured;
+            }
             if at >= lists && scratch.found.len() >= probe.k {
                 break;
             }
