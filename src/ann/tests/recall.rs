@@ -91,3 +91,51 @@ fn graphs_reach_every_row_of_alike_vectors() {
         }
     }
 }
+
+/// Rows that are far from a query, of which a share is live.
+fn far_rows(data: &Clusters, query: &Query, share: f64) -> RoaringBitmap {
+    let rows = data.vectors.rows();
+    let distance = |row: &u32| query.distance(data.vectors.row(*row)).unwrap_or(f32::MAX);
+    let mut all: Vec<u32> = (0..rows).collect();
+    all.sort_by(|a, b| distance(b).total_cmp(&distance(a)));
+    let live = (f64::from(rows) * share) as usize;
+    all.into_iter().take(live).collect()
+}
+
+#[test]
+fn masks_that_avoid_the_query_lose_nothing() {
+    let data = clusters(Metric::L2, 4000, 32, 40, 2);
+    let indexes = [
+        hnsw(&data.vectors),
+        ivf(&data.vectors, false),
+        ivf(&data.vectors, true),
+    ];
+    let options = shrunk(data.vectors.rows());
+    let mut scratch = Scratch::default();
+    for index in indexes.iter().flatten() {
+        let (mut found, mut wanted) = (0, 0);
+        for query in &data.queries[..30] {
+            for share in [0.7, 0.5, 0.3, 0.2] {
+                let live = far_rows(&data, query, share);
+                let asked = std::slice::from_ref(query);
+                let truth = top_k_batch(&data.vectors, asked, 10, &live).remove(0);
+                let answer = top_k(
+                    Some(index),
+                    &data.vectors,
+                    query,
+                    10,
+                    &live,
+                    &options,
+                    &mut scratch,
+                );
+                assert_eq!(answer.hits.len(), 10);
+                assert!(answer.visited <= 2 * live.len(), "{answer:?}");
+                let far = truth.last().map_or(f32::MIN, |hit| hit.0);
+                found += answer.hits.iter().filter(|hit| hit.0 <= far).count();
+                wanted += 10;
+            }
+        }
+        let recall = f64::from(found as u32) / f64::from(wanted);
+        assert!(recall >= 0.97, "{}: {recall}", index.kind());
+    }
+}
