@@ -123,7 +123,7 @@ pub(crate) async fn graph_mutate(run: &Run, call: GraphMutate) -> Result<GraphMu
         };
         let report = attempts(run, &call, &request, now).await?;
         if report.commit_id.is_some() {
-            run.learn_graph(&request.graph).await;
+            run.learn_branch(&request.graph, &request.branch).await;
         }
         Ok(finished(report))
     };
