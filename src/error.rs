@@ -7,6 +7,7 @@ use std::error::Error as StdError;
 
 use crate::graph::conflict::MergeConflicts;
 use crate::graph::diagnostic::Diagnostics;
+use crate::graph::evolve::RefusedSteps;
 use crate::graph::violation::Violations;
 
 mod class;
@@ -50,6 +51,16 @@ pub enum Error {
         /// What is wrong with it.
         diagnostics: Diagnostics,
     },
+    /// A graph schema that the accepted one cannot become.
+    #[error(
+        "[SchemaChangeRefused] the schema of {graph:?} cannot become this one, nothing was changed:\n{steps}"
+    )]
+    SchemaChangeRefused {
+        /// The graph and its branch.
+        graph: String,
+        /// The steps that are refused.
+        steps: RefusedSteps,
+    },
     /// A graph query that does not compile, or whose parameters do not fit.
     #[error("[QueryInvalid] the query is refused:\n{diagnostics}")]
     QueryInvalid {
@@ -57,7 +68,7 @@ pub enum Error {
         diagnostics: Diagnostics,
     },
     /// Records of a load that are malformed or break the schema.
-    #[error("[RecordsInvalid] {total} violations; nothing was loaded:\n{violations}")]
+    #[error("[RecordsInvalid] {total} violations; nothing was changed:\n{violations}")]
     RecordsInvalid {
         /// All of them, whether listed or not.
         total: u64,

@@ -1,5 +1,6 @@
 //! The columns of a table as SQL sees them, and how a planned schema reads a pinned one.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -88,6 +89,25 @@ impl PlannedTable {
             columns,
             opened: AtomicBool::new(false),
         })
+    }
+
+    /// The columns that a type had in a past state. Those that are still there have the names that they
+    /// have `now`, unless another one had such a name then.
+    pub fn of_past(state: &GraphSnapshot, of: &GraphType, now: &Self) -> Result<Self> {
+        let mut past = Self::of_type(state, of, false)?;
+        let name = |column: &PlannedColumn| {
+            let same = now.columns.iter().find(|c| c.id == column.id);
+            same.unwrap_or(column).field.name().clone()
+        };
+        let names: Vec<String> = past.columns.iter().map(name).collect();
+        if names.iter().collect::<BTreeSet<_>>().len() == names.len() {
+            for (column, name) in past.columns.iter_mut().zip(names) {
+                column.field = Arc::new(column.field.as_ref().clone().with_name(name));
+            }
+            past.schema = schema_of(&past.columns);
+        }
+        past.graph.clone_from(&now.graph);
+        Ok(past)
     }
 
     /// What the table is called in messages.

@@ -235,6 +235,30 @@ impl Metadata {
         wait(name.as_str(), call, self.graph(name, branch))??.ok_or_else(missing)
     }
 
+    /// For planning hooks: the columns that a type of a graph had in a past state. `None` for a state
+    /// that is not there, and where a wait would block the runtime.
+    pub(crate) fn past_columns(&self, now: &PlannedTable, at: &At) -> Option<Arc<PlannedTable>> {
+        let of = now.graph.as_ref()?;
+        let (store, name) = (self.catalog.store(), &now.name);
+        let past = async {
+            let head = self.catalog.known().await?;
+            match graph::graph(store, &head, name, &of.branch, at).await {
+                // The state may be newer than what is known.
+                Err(Error::VersionUnavailable { .. } | Error::NotFound { .. }) => {
+                    let head = self.refresh().await?;
+                    graph::graph(store, &head, name, &of.branch, at).await
+                }
+                other => other,
+            }
+        };
+        let call = "Stratagraph::refresh_metadata()";
+        let state = wait(name.as_str(), call, past).ok()?.ok()?;
+        let type_then = state.schema.by_id(of.type_id)?;
+        PlannedTable::of_past(&state, type_then, now)
+            .ok()
+            .map(Arc::new)
+    }
+
     /// Keeps the columns of a current version.
     pub(crate) fn learn(&self, snapshot: &TableSnapshot) -> Result<Arc<PlannedTable>> {
         let name = snapshot.name.as_str();

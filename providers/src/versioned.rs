@@ -143,9 +143,12 @@ impl VersionedTableProvider {
         }
     }
 
-    /// The same table in a past state of its graph.
+    /// The same table in a past state of its graph, with the columns that it had there. Where they are
+    /// not known the scan says what is wrong with the state.
     pub(crate) fn with_snapshot(&self, at: At) -> Self {
+        let past = self.metadata.past_columns(&self.planned, &at);
         Self {
+            planned: past.unwrap_or_else(|| Arc::clone(&self.planned)),
             reads: Reads::At(at),
             ..self.clone()
         }

@@ -24,6 +24,7 @@ impl Error {
             InvalidIdentifier => Invalid, false;
             InvalidArgument => Invalid, false;
             SchemaInvalid => Invalid, false;
+            SchemaChangeRefused => Invalid, false;
             QueryInvalid => Invalid, false;
             RecordsInvalid => Invalid, false;
             NotYetSupported => Invalid, false;

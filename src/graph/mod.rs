@@ -2,6 +2,7 @@
 
 pub mod conflict;
 pub mod diagnostic;
+pub mod evolve;
 pub mod input;
 pub mod minted;
 pub mod query;

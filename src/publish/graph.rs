@@ -132,7 +132,8 @@ impl Operation for Create {
     }
 }
 
-fn empty_table(graph_type: &GraphType, incarnation_id: String) -> Result<TableManifest> {
+/// A table of a type, without rows.
+pub(super) fn empty_table(graph_type: &GraphType, incarnation_id: String) -> Result<TableManifest> {
     let layout = graph_type.layout();
     let endpoints = graph_type.edge.as_ref().map(|ends| Endpoints {
         src: ends.from,

@@ -6,11 +6,13 @@
 
 mod attach;
 pub mod branch;
+pub mod changes;
 mod compact;
 mod create;
 pub mod definition;
 mod delta;
 mod descriptor;
+pub mod evolve;
 pub mod graph;
 mod kill;
 pub mod merge;

@@ -1,6 +1,7 @@
 //! The languages of graphs, their input, their topology and their branches.
 
 mod branches;
+mod evolve;
 mod input;
 mod mutate;
 mod query;

@@ -18,16 +18,16 @@ use crate::load::LoadMode;
 use crate::pinned::PinnedSource;
 use crate::report::{
     BranchReport, BranchRow, ChangeRow, CommitRow, CommitStatus, ConflictRow, DropReport,
-    ExpireReport, GarbageReport, GenerateReport, GraphCreateReport, GraphDropReport,
-    GraphLoadReport, GraphMutateReport, GraphRow, GraphSchemaRow, IndexReport, ModelRow,
-    NeighborReport, PinRow, RecomputeRow, RefreshPlan, RefreshReport, RejectedRow, SegmentRow,
-    StalenessRow, TableRow, VerifyRow, VersionRow, ViolationRow,
+    ExpireReport, GarbageReport, GenerateReport, GraphChangeRow, GraphCreateReport,
+    GraphDropReport, GraphLoadReport, GraphMutateReport, GraphRow, GraphSchemaRow, IndexReport,
+    ModelRow, NeighborReport, PinRow, RecomputeRow, RefreshPlan, RefreshReport, RejectedRow,
+    SchemaStepRow, SegmentRow, StalenessRow, TableRow, VerifyRow, VersionRow, ViolationRow,
 };
 use crate::verbs::{
-    self, BranchFrom, BuildIndex, Cascade, CommitFilter, CompactOptions, CreatePin,
-    GenerateEmbeddings, GraphLoad, GraphLoadTable, GraphMerge, GraphMutate, HybridSearch,
-    ImportEmbeddings, NeighborGraph, RefreshOptions, Search, SearchHit, TextSearch, VectorSearch,
-    Wanted,
+    self, ApplySchema, BranchFrom, BuildIndex, Cascade, CommitFilter, CompactOptions, CreatePin,
+    GenerateEmbeddings, GraphLoad, GraphLoadTable, GraphMerge, GraphMutate, GraphState,
+    HybridSearch, ImportEmbeddings, NeighborGraph, RefreshOptions, Search, SearchHit, TextSearch,
+    VectorSearch, Wanted,
 };
 
 /// A store, opened for the session on which it was installed. Clones share everything.
@@ -282,6 +282,30 @@ impl Stratagraph {
     /// The branches of a graph by name.
     pub async fn graph_branches(&self, graph: &str) -> Result<Vec<BranchRow>> {
         verbs::graph::graph_branches(&self.run(), &Name::parse(graph)?).await
+    }
+
+    /// Gives a branch of a graph another schema, and tells the steps; none if it has it already.
+    ///
+    /// # Errors
+    /// `SchemaInvalid` with everything that is wrong with the text, `SchemaChangeRefused` with the steps
+    /// that cannot be done, `RecordsInvalid` with stored rows that break the new schema, and the
+    /// commit's own. Nothing is changed then.
+    pub async fn graph_apply_schema(&self, apply: &ApplySchema) -> Result<Vec<SchemaStepRow>> {
+        verbs::graph::graph_apply_schema(&self.run(), apply).await
+    }
+
+    /// The rows that differ between two states of a branch, by type and id. What only moved is the same.
+    ///
+    /// # Errors
+    /// `NotFound` for the graph, the branch or a commit; `VersionUnavailable`.
+    pub async fn graph_changes(
+        &self,
+        graph: &str,
+        branch: Option<&str>,
+        from: &GraphState,
+        to: &GraphState,
+    ) -> Result<Vec<GraphChangeRow>> {
+        verbs::graph::graph_changes(&self.run(), graph, branch, (from, to)).await
     }
 
     /// Merges a branch of a graph into another: all of its changes, or nothing.

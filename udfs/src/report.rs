@@ -148,8 +148,8 @@ macro_rules! report {
 mod graph;
 
 pub use graph::{
-    BranchReport, BranchRow, ConflictRow, GraphCreateReport, GraphDropReport, GraphLoadReport,
-    GraphMutateReport, GraphRow, GraphSchemaRow, ViolationRow,
+    BranchReport, BranchRow, ConflictRow, GraphChangeRow, GraphCreateReport, GraphDropReport,
+    GraphLoadReport, GraphMutateReport, GraphRow, GraphSchemaRow, SchemaStepRow, ViolationRow,
 };
 
 report! {

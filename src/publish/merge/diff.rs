@@ -22,7 +22,7 @@ use crate::{Error, Result};
 
 /// A row of one state.
 #[derive(Debug, Clone)]
-pub(super) struct Row {
+pub(in crate::publish) struct Row {
     /// Digest of everything but row ids.
     pub content: Digest,
     pub rid: u64,
@@ -39,16 +39,54 @@ pub(super) struct Row {
 
 /// A row before and after the changes of a side.
 #[derive(Debug, Default)]
-pub(super) struct Change {
+pub(in crate::publish) struct Change {
     pub was: Option<Row>,
     pub is: Option<Row>,
 }
 
+impl Change {
+    /// Notes the row before.
+    pub(in crate::publish) fn set_was(&mut self, row: Row) {
+        self.was = Some(row);
+    }
+
+    /// Notes the row after.
+    pub(in crate::publish) fn set_is(&mut self, row: Row) {
+        self.is = Some(row);
+    }
+}
+
 /// Changed rows by id.
 #[derive(Debug)]
-pub(super) struct Changes {
+pub(in crate::publish) struct Changes {
     pub rows: BTreeMap<String, Change>,
     memory: Reservation,
+}
+
+impl Changes {
+    /// No change yet; memory comes from the budget of `reader`.
+    pub(in crate::publish) fn of(reader: &TableReader) -> Self {
+        Self {
+            rows: BTreeMap::new(),
+            memory: Reservation::new(reader.budget()),
+        }
+    }
+
+    /// Notes the rows of a batch.
+    pub(in crate::publish) fn take(
+        &mut self,
+        encoder: &Encoder,
+        batch: &RecordBatch,
+        put: fn(&mut Change, Row),
+    ) -> Result<()> {
+        let mut bytes = 0;
+        for (key, row) in encoder.rows(batch)? {
+            bytes += key.len() + row.src.as_ref().map_or(0, String::len);
+            bytes += size_of::<Row>() + row.tuples.len() * size_of::<Option<Digest>>() + 64;
+            put(self.rows.entry(key).or_default(), row);
+        }
+        self.memory.grow(bytes)
+    }
 }
 
 /// What `side` changed since `base`. Holds about 200 bytes a changed row.
@@ -57,24 +95,35 @@ pub(super) async fn diff(
     base: &TableReader,
     side: &TableReader,
 ) -> Result<Changes> {
-    let mut changes = Changes {
-        rows: BTreeMap::new(),
-        memory: Reservation::new(side.budget()),
-    };
+    let changes = diff_within(of, base, side, u64::MAX).await?;
+    Ok(changes.unwrap_or_else(|| Changes::of(side)))
+}
+
+/// The same; `None` if more than `most` rows lie in other places than before.
+pub(in crate::publish) async fn diff_within(
+    of: &GraphType,
+    base: &TableReader,
+    side: &TableReader,
+    most: u64,
+) -> Result<Option<Changes>> {
+    let mut changes = Changes::of(side);
     if base.table().entries == side.table().entries {
-        return Ok(changes);
+        return Ok(Some(changes));
     }
-    for entry in only_in(base, side).await? {
-        read(of, base, &entry, &mut changes, |change, row| {
-            change.was = Some(row);
-        })
-        .await?;
+    let (before, after) = (only_in(base, side).await?, only_in(side, base).await?);
+    let fragments = before
+        .iter()
+        .chain(&after)
+        .filter_map(|e| e.fragment.as_ref());
+    let rows: u64 = fragments.map(|f| f.rows - f.dead.rows).sum();
+    if rows > most {
+        return Ok(None);
     }
-    for entry in only_in(side, base).await? {
-        read(of, side, &entry, &mut changes, |change, row| {
-            change.is = Some(row);
-        })
-        .await?;
+    for entry in before {
+        read(of, base, &entry, &mut changes, Change::set_was).await?;
+    }
+    for entry in after {
+        read(of, side, &entry, &mut changes, Change::set_is).await?;
     }
     changes
         .rows
@@ -82,11 +131,14 @@ pub(super) async fn diff(
             (Some(was), Some(is)) => was.content != is.content || was.rid != is.rid,
             _ => true,
         });
-    Ok(changes)
+    Ok(Some(changes))
 }
 
 /// Entries of `of` with only those rows live that `other` has not in the same file.
-async fn only_in(of: &TableReader, other: &TableReader) -> Result<Vec<Entry>> {
+pub(in crate::publish) async fn only_in(
+    of: &TableReader,
+    other: &TableReader,
+) -> Result<Vec<Entry>> {
     let (mine, others) = (of.entries().await?, other.entries().await?);
     let mut files: BTreeMap<&str, Vec<&Entry>> = BTreeMap::new();
     for entry in others.iter() {
@@ -137,36 +189,34 @@ pub(super) fn with_live(entry: &Entry, rows: &RoaringBitmap) -> Result<Entry> {
     Ok(entry)
 }
 
-async fn read(
+/// Notes the live rows of an entry.
+pub(in crate::publish) async fn read(
     of: &GraphType,
     reader: &TableReader,
     entry: &Entry,
     changes: &mut Changes,
-    mut put: impl FnMut(&mut Change, Row) + Send,
+    put: fn(&mut Change, Row),
 ) -> Result<()> {
     let options = ReadOptions::default().with_positions();
     let encoder = Encoder::new(of, reader, &options)?;
     let mut rows = reader.fragment_stream(entry, &options).await?;
     while let Some(batch) = rows.try_next().await? {
-        let mut bytes = 0;
-        for (key, row) in encoder.rows(&batch)? {
-            bytes += key.len() + row.src.as_ref().map_or(0, String::len);
-            bytes += size_of::<Row>() + row.tuples.len() * size_of::<Option<Digest>>() + 64;
-            put(changes.rows.entry(key).or_default(), row);
-        }
-        changes.memory.grow(bytes)?;
+        changes.take(&encoder, &batch, put)?;
     }
     Ok(())
 }
 
 /// Columns that are compared as one value.
-struct Compared {
+pub(in crate::publish) struct Compared {
     columns: Vec<usize>,
     converter: Option<RowConverter>,
 }
 
 impl Compared {
-    fn new(columns: Vec<usize>, types: &arrow::datatypes::Schema) -> Result<Self> {
+    pub(in crate::publish) fn new(
+        columns: Vec<usize>,
+        types: &arrow::datatypes::Schema,
+    ) -> Result<Self> {
         let fields = columns.iter();
         let fields = fields.map(|c| SortField::new(types.field(*c).data_type().clone()));
         let fields: Vec<SortField> = fields.collect();
@@ -178,7 +228,7 @@ impl Compared {
     }
 
     /// A digest a row: equal for equal values, floats by their bits.
-    fn digests(&self, batch: &RecordBatch) -> Result<Vec<Digest>> {
+    pub(in crate::publish) fn digests(&self, batch: &RecordBatch) -> Result<Vec<Digest>> {
         let Some(converter) = &self.converter else {
             return Ok(vec![Digest::of(&[]); batch.num_rows()]);
         };
@@ -193,7 +243,7 @@ impl Compared {
 }
 
 /// Makes rows of batches.
-struct Encoder {
+pub(in crate::publish) struct Encoder {
     ids: Vec<u64>,
     content: Compared,
     tuples: Vec<Compared>,
@@ -201,7 +251,12 @@ struct Encoder {
 }
 
 impl Encoder {
-    fn new(of: &GraphType, reader: &TableReader, options: &ReadOptions) -> Result<Self> {
+    /// Of batches that a read with `options` gives, positions included.
+    pub(in crate::publish) fn new(
+        of: &GraphType,
+        reader: &TableReader,
+        options: &ReadOptions,
+    ) -> Result<Self> {
         let types = reader.schema(options)?;
         let ids: Vec<u64> = reader.columns(None)?.iter().map(|c| c.id).collect();
         let internal = [id::RID, id::ID, id::SRC_RID, id::DST_RID];

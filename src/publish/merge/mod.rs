@@ -2,7 +2,7 @@
 
 mod commit;
 mod decide;
-mod diff;
+pub(super) mod diff;
 mod rows;
 mod rules;
 
@@ -21,11 +21,13 @@ use crate::catalog::manifest::{Ancestor, BranchManifest};
 use crate::catalog::{Catalog, Head};
 use crate::env::Env;
 use crate::graph::conflict::MergeConflicts;
+use crate::graph::evolve::same_meaning;
 use crate::ident::{BranchName, Name};
-use crate::store::{Stager, Store};
-use crate::table::manifest::TableManifest;
+use crate::store::{PageTree, Stager, Store};
+use crate::table::manifest::{SchemaVersion, TableManifest};
 use crate::table::read::TableReader;
 use crate::table::reservation::Reservation;
+use crate::table::schema::id;
 use crate::{Error, Result};
 
 /// A merge of one branch into another.
@@ -209,9 +211,8 @@ async fn plan(
 ) -> Result<Planned> {
     let base = BranchManifest::load(store, &states.base.1.manifest).await?;
     let (source, target) = (&states.source, &states.target);
-    let definition = |m: &BranchManifest| m.definition.as_ref().map(|d| d.sha256);
-    let of_source = definition(&source.manifest);
-    if of_source != definition(&target.manifest) || of_source != definition(&base) {
+    // A change that both sides made gave both the same ids.
+    if !same_meaning(&source.schema, &target.schema) {
         return Err(Error::SchemaDiverged {
             from: format!("{}@{}", source.name, source.branch),
             into: format!("{}@{}", target.name, target.branch),
@@ -226,16 +227,12 @@ async fn plan(
     let schema = &target.schema;
     let types = schema.types.len() as u64;
     for (done, of) in (0..).zip(schema.nodes().chain(schema.edges())) {
-        let missing = || {
-            let (key, expected) = (&states.base.1.manifest.key, format!("table {}", of.id));
-            Error::corrupt("version manifest", key, expected, "none")
-        };
-        let base = base.table(store, of.id).await?.ok_or_else(missing)?;
-        let (base, source) = (
-            reader(Arc::new(base)),
-            reader(source.table(store, of.id).await?.table),
+        let (source, target) = (
+            source.table(store, of.id).await?.table,
+            target.table(store, of.id).await?.table,
         );
-        let target = reader(target.table(store, of.id).await?.table);
+        let base = under(base.table(store, of.id).await?, &target);
+        let (base, source, target) = (reader(base), reader(source), reader(target));
         env.progress.report("merge", done, types);
         let of_source = diff(of, &base, &source).await?;
         let deleted = planned.rids.values().any(|r| !r.gone_target.is_empty());
@@ -251,6 +248,35 @@ async fn plan(
         planned.tables.push((of.id, decided, source, target));
     }
     Ok(planned)
+}
+
+/// The table of the base with the columns of the merged state, so that rows can be compared; without
+/// rows where both sides have added the type since.
+fn under(base: Option<TableManifest>, target: &TableManifest) -> Arc<TableManifest> {
+    let Some(mut base) = base else {
+        return Arc::new(TableManifest {
+            entries: PageTree::default(),
+            live_rows: 0,
+            dead_rows: 0,
+            fragments: 0,
+            ..target.clone()
+        });
+    };
+    let columns = target.current_schema().map(|schema| &schema.columns);
+    let own = base.current_schema().map(|schema| &schema.columns);
+    if let Some(columns) = columns.filter(|columns| own != Some(*columns)) {
+        let mut columns = columns.clone();
+        // Rows that have no value for a column that is required by now were deleted before it came.
+        let later = columns.iter_mut();
+        let later = later.filter(|c| c.id >= id::FIRST_USER);
+        later.for_each(|column| column.nullable = true);
+        let newest = base.schemas.iter().map(|schema| schema.id).max();
+        base.schemas.push(SchemaVersion {
+            id: newest.map_or(0, |newest| newest + 1),
+            columns,
+        });
+    }
+    Arc::new(base)
 }
 
 impl Planned {

@@ -2,7 +2,7 @@
 
 mod merge;
 mod model;
-mod orders;
+pub(super) mod orders;
 mod sweep;
 mod three_way;
 
@@ -45,7 +45,7 @@ async fn expire(catalog: &Arc<Catalog>, branch: &str, before: u64) -> Result<(Ve
     catalog.expire(expire_request(branch, before)).await
 }
 
-fn two_people() -> Change {
+pub(super) fn two_people() -> Change {
     Change::default()
         .person("ada", 36)
         .person("bob", 40)
@@ -53,7 +53,7 @@ fn two_people() -> Change {
 }
 
 /// A process on a graph whose main branch has three versions.
-async fn world(base: &Arc<dyn ObjectStore>) -> Arc<Catalog> {
+pub(super) async fn world(base: &Arc<dyn ObjectStore>) -> Arc<Catalog> {
     let catalog = process(Arc::clone(base), 1);
     create(&catalog).await.unwrap();
     change(&catalog, "main", &two_people()).await.unwrap();

@@ -100,6 +100,34 @@ report! {
 }
 
 report! {
+    /// A step from one schema of a graph to another.
+    pub struct SchemaStepRow {
+        /// What it does; of a refused step also why, and what helps.
+        pub step: String,
+        /// What kind of step: `add_type`, `rename_type`, `drop_type`, `add_property`, `rename_property`,
+        /// `drop_property`, `change_property`, `extend_enum`, `add_constraint`, `drop_constraint`,
+        /// `change_ends`, `update_type_metadata` or `update_property_metadata`.
+        pub kind: String,
+        /// Whether it can be done.
+        pub supported: bool,
+        /// Why it is refused; of a hard drop what it takes.
+        pub code: Option<String>,
+    }
+}
+
+report! {
+    /// A row that differs between two states of a branch.
+    pub struct GraphChangeRow {
+        /// Its type.
+        pub r#type: String,
+        /// Its id.
+        pub id: String,
+        /// `added`, `changed` or `deleted`.
+        pub change: String,
+    }
+}
+
+report! {
     /// A graph that was dropped.
     pub struct GraphDropReport {
         /// The graph.

@@ -9,11 +9,6 @@ use crate::function::NotYet;
 /// Name and arguments, in their positional order.
 const FUNCTIONS: &[(&str, &[&str])] = &[
     ("graph_expire", &["graph", "before", "branch"]),
-    ("graph_changes", &["graph", "from", "to", "branch"]),
-    (
-        "graph_apply_schema",
-        &["graph", "schema", "branch", "allow_data_loss"],
-    ),
     ("graph_indexes", &["graph"]),
     ("graph_optimize", &["graph", "branch"]),
     ("graph_table", &["graph", "pattern", "branch", "snapshot"]),

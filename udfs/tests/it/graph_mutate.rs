@@ -5,5 +5,5 @@ mod races;
 mod requests;
 mod rules;
 mod statements;
-mod support;
+pub mod support;
 mod sweep;

@@ -13,6 +13,8 @@ mod drift;
 mod duplicates;
 mod embed;
 mod generate;
+mod graph_evolve;
+mod graph_kill;
 mod graph_load;
 mod graph_mutate;
 mod graph_query;

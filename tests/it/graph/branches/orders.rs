@@ -25,10 +25,10 @@ fn shared(step: &Step) -> bool {
     step.key.starts_with("catalog") || matches!(step.op.to_string().as_str(), "DELETE" | "LIST")
 }
 
-type Actor = for<'a> fn(&'a Arc<Catalog>) -> BoxFuture<'a, Result<()>>;
+pub type Actor = for<'a> fn(&'a Arc<Catalog>) -> BoxFuture<'a, Result<()>>;
 
 /// Whether the codes of the actors' errors fit the heads that they left.
-type Check = fn(&[Option<&'static str>], &Heads) -> bool;
+pub type Check = fn(&[Option<&'static str>], &Heads) -> bool;
 
 /// Several processes that have seen the head before, and what may become of them.
 async fn meeting(sched: Scheduler, start: &InMemory, actors: [Actor; 2], check: Check) -> World {
@@ -58,7 +58,7 @@ async fn meeting(sched: Scheduler, start: &InMemory, actors: [Actor; 2], check: 
 }
 
 /// All orders of the calls that the two share.
-fn explore(actors: [Actor; 2], check: Check) {
+pub fn explore(actors: [Actor; 2], check: Check) {
     let start = block_on(start());
     let explorer = Explorer::new().branch_on(shared).reduced();
     let explored = explorer

@@ -359,5 +359,5 @@ fn violations_are_listed_in_record_order_up_to_the_limit() {
     assert_eq!(loaded.rows(NOTE).num_rows(), 10_000);
     let error = loaded.summary.findings.into_result().unwrap_err();
     let text = error.to_string();
-    assert!(text.starts_with("[RecordsInvalid] 20000 violations; nothing was loaded:\nrecord 1, Person \"0\": check: property name is \"0\""), "{text}");
+    assert!(text.starts_with("[RecordsInvalid] 20000 violations; nothing was changed:\nrecord 1, Person \"0\": check: property name is \"0\""), "{text}");
 }

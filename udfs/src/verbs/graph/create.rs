@@ -29,16 +29,9 @@ pub(crate) async fn graph_create(
     let span = tracing::info_span!("graph_create", graph = %name);
     let work = async {
         run.host.check_writes(VERB)?;
-        let text = match is_path(schema) {
-            true => read_text(&run.host, schema.trim()).await?,
-            false => schema.to_owned(),
-        };
-        let mut schema = GraphSchema::compile(&text)?;
+        let mut schema = compile(&run.host, VERB, schema).await?;
         name_models(&mut schema, &run.host.settings().default_model);
         let schema = Arc::new(schema);
-        if let Some(error) = schema.unsupported() {
-            return Err(error);
-        }
         let stage = run.begin().await?;
         let requester = Requester::default();
         let (catalog, schema_of) = (run.catalog(), Arc::clone(&schema));
@@ -52,6 +45,19 @@ pub(crate) async fn graph_create(
         }))
     };
     work.instrument(span).await
+}
+
+/// The schema of a text, or of the file of a path.
+pub(super) async fn compile(host: &Host, verb: &str, schema: &str) -> Result<GraphSchema> {
+    let text = match is_path(schema) {
+        true => read_text(host, verb, schema.trim()).await?,
+        false => schema.to_owned(),
+    };
+    let schema = GraphSchema::compile(&text)?;
+    match schema.unsupported() {
+        Some(error) => Err(error),
+        None => Ok(schema),
+    }
 }
 
 /// Names the model of every property that has none: the session's default may be another one when texts are
@@ -70,9 +76,9 @@ fn is_path(schema: &str) -> bool {
 }
 
 /// The text of a small file, through the session's object stores.
-pub(crate) async fn read_text(host: &Host, path: &str) -> Result<String> {
+async fn read_text(host: &Host, verb: &str, path: &str) -> Result<String> {
     let invalid = |reason: String| Error::InvalidArgument {
-        function: VERB.to_owned(),
+        function: verb.to_owned(),
         argument: "schema".to_owned(),
         reason,
     };

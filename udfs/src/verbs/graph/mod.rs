@@ -1,8 +1,10 @@
 //! Verbs and reads of graphs, one a file.
 
 mod branches;
+mod changes;
 mod create;
 mod drop;
+mod evolve;
 mod list;
 mod literal;
 mod load;
@@ -16,8 +18,12 @@ use std::sync::Arc;
 
 pub use branches::BranchFrom;
 pub(crate) use branches::{graph_branch_create, graph_branch_delete, graph_branches};
+pub use changes::GraphState;
+pub(crate) use changes::graph_changes;
 pub(crate) use create::graph_create;
 pub(crate) use drop::graph_drop;
+pub use evolve::ApplySchema;
+pub(crate) use evolve::graph_apply_schema;
 pub(crate) use list::graphs;
 pub use load::{GraphLoad, GraphLoadTable, LoadSource, TableSource};
 pub(crate) use load::{graph_load, graph_load_table, graph_load_violations};
@@ -33,8 +39,10 @@ use crate::engine::Engine;
 /// The table functions of graphs.
 pub(crate) fn functions(engine: &Arc<Engine>) -> Vec<Arc<dyn TableFunction>> {
     let mut functions = vec![
+        changes::function(engine),
         create::function(engine),
         drop::function(engine),
+        evolve::function(engine),
         list::function(engine),
         mutate::function(engine),
         query::function(engine),
