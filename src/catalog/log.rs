@@ -113,19 +113,26 @@ impl Catalog {
     }
 
     /// The head: at least as new as the head was when this call began.
+    ///
+    /// # Errors
+    /// `Corrupt` for a store without a newest slot that can be read, and for one whose log lost or
+    /// exchanged what this process has seen of it; the store's own.
     pub async fn look(&self) -> Result<Arc<Head>> {
         for attempt in 0..LOOK_ATTEMPTS {
             let cached = self.cached();
-            let Some(listed) = self
-                .list_head(cached.as_ref().map_or(0, |h| h.version))
-                .await?
-            else {
-                return Ok(self.remember(Arc::new(Head::empty())));
+            let before = cached.as_ref().map_or(0, |h| h.version);
+            let listed = self.list_head(before).await?;
+            let Some(listed) = listed.filter(|slot| slot.version >= before) else {
+                if before == 0 {
+                    return Ok(self.remember(Arc::new(Head::empty())));
+                }
+                continue;
             };
-            if let Some(known) = cached
-                && known.version >= listed.version
+            if let Some(known) = &cached
+                && known.version == listed.version
+                && (known.e_tag.is_none() || listed.e_tag.is_none() || known.e_tag == listed.e_tag)
             {
-                return Ok(known);
+                return Ok(Arc::clone(known));
             }
             let Some(slot) = self.store.read_slot(listed.version).await? else {
                 continue;
@@ -135,15 +142,42 @@ impl Catalog {
                 || (attempt >= E_TAG_ATTEMPTS || listed.e_tag.is_none() || slot.e_tag.is_none())
                     && self.is_live(listed.version).await?
             {
-                return Ok(self.remember(Arc::new(Head::decode(listed.version, &slot)?)));
+                let head = Head::decode(listed.version, &slot)?;
+                self.check_follows(cached.as_deref(), &head)?;
+                return Ok(self.remember(Arc::new(head)));
             }
         }
-        let found = format!("{LOOK_ATTEMPTS} listings whose newest slot could not be read");
+        let known = self.cached().map_or(0, |head| head.version);
         Err(Error::corrupt(
             "catalog",
             self.store.display(),
-            "a readable newest slot",
-            found,
+            format!("a readable newest slot, {known} or later"),
+            format!("none in {LOOK_ATTEMPTS} listings"),
+        ))
+    }
+
+    /// That `head` is the known one or its child, where it is no later one: a store that was put back to an
+    /// older state has gone on in another way.
+    fn check_follows(&self, known: Option<&Head>, head: &Head) -> Result<()> {
+        let (at, expected, found) = match known {
+            Some(known) if known.version == head.version => {
+                (known.version, known.digest, head.digest)
+            }
+            Some(known) if known.version + 1 == head.version => {
+                (known.version, known.digest, head.body.parent)
+            }
+            _ => return Ok(()),
+        };
+        if expected == found {
+            return Ok(());
+        }
+        let text = |digest: Option<Digest>| digest.map_or("none".to_owned(), |d| d.to_string());
+        let key = layout::slot_key(at);
+        Err(Error::corrupt(
+            "catalog slot",
+            key,
+            text(expected),
+            text(found),
         ))
     }
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use object_store::ObjectStore;
 use object_store::memory::InMemory;
+use object_store::{ObjectStore, ObjectStoreExt};
 use stratagraph::catalog::manifest::BranchManifest;
 use stratagraph::catalog::resolve;
 use stratagraph::catalog::{Catalog, Expire, Status};
@@ -11,7 +11,7 @@ use stratagraph::ident::{BranchName, Name, TxnId};
 use stratagraph::limits;
 
 use crate::support::append::append;
-use crate::support::audit::{Told, audit, no_orphans, process};
+use crate::support::audit::{Told, audit, no_orphans, objects, process};
 
 fn memory() -> Arc<dyn ObjectStore> {
     Arc::new(InMemory::new())
@@ -286,4 +286,44 @@ async fn many_datasets_live_in_pages() {
     assert_eq!(names, expected);
     audit(Arc::clone(&base), &Told::default()).await.unwrap();
     no_orphans(base, 6).await.unwrap();
+}
+
+/// Slots of a store, by number.
+async fn slots(base: &Arc<dyn ObjectStore>) -> Vec<object_store::path::Path> {
+    let all = objects(base).await.into_iter().map(|(key, _)| key);
+    let mut all: Vec<_> = all
+        .filter(|key| key.as_ref().contains("catalog/"))
+        .collect();
+    all.sort_by_key(ToString::to_string);
+    all
+}
+
+/// A store that an operator put back to an older copy, under a process that has seen more of it.
+#[tokio::test]
+async fn a_log_that_went_back_is_noticed() {
+    for (lost, added) in [(1, 0), (2, 0), (5, 0), (1, 1), (2, 2), (2, 3)] {
+        let base = memory();
+        let old = process(Arc::clone(&base), 1);
+        for _ in 0..5 {
+            append(&old, "t").await.1.unwrap();
+        }
+        let seen = old.look().await.unwrap();
+        assert_eq!(seen.version, 5);
+        for slot in slots(&base).await.into_iter().rev().take(lost) {
+            base.delete(&slot).await.unwrap();
+        }
+        let other = process(Arc::clone(&base), 2);
+        for _ in 0..added {
+            append(&other, "t").await.1.unwrap();
+        }
+        let what = format!("{lost} lost, {added} added");
+        assert_eq!(old.look().await.unwrap_err().code(), "Corrupt", "{what}");
+        // It is a state of its own for whoever opens it now.
+        let fresh = process(Arc::clone(&base), 3);
+        assert_eq!(
+            fresh.look().await.unwrap().version,
+            (5 - lost + added) as u64,
+            "{what}"
+        );
+    }
 }
