@@ -8,11 +8,12 @@ use datafusion::error::Result;
 use datafusion::functions::string::expr_fn::{contains, starts_with};
 use datafusion::functions_nested::expr_fn::array_has;
 use datafusion::logical_expr::utils::{conjunction, disjunction};
-use datafusion::logical_expr::{Expr as Df, cast, lit, try_cast};
-use stratagraph::graph::query::{Compare, Expr, Param, Variable};
+use datafusion::logical_expr::{Expr as Df, cast, lit, try_cast, when};
+use stratagraph::graph::query::{Aggregate, Compare, Expr, Param, Variable};
 use stratagraph::graph::schema::GraphSchema;
 use stratagraph::graph::value::{Scalar, Value, ValueType};
 
+use super::numbers;
 use super::row::{Columns, Field};
 
 /// What the expressions of one run of a query are made of.
@@ -90,7 +91,7 @@ impl Scalars<'_> {
         }
     }
 
-    /// The type of a property; text for ids.
+    /// The type of a property or an aggregate; text for ids.
     pub(super) fn type_of(&self, expr: &Expr) -> Option<ValueType> {
         match expr {
             Expr::Id(_) | Expr::End(..) => Some(ValueType::Scalar(Scalar::String)),
@@ -101,6 +102,23 @@ impl Scalars<'_> {
             }
             Expr::Param(at) => Some(self.declared.get(*at)?.value_type.clone()),
             Expr::Now => Some(ValueType::Scalar(Scalar::DateTime)),
+            Expr::Aggregate {
+                function, argument, ..
+            } => {
+                let of = argument.as_ref().and_then(|a| self.type_of(a));
+                let widest = |of: Scalar| match of {
+                    Scalar::I32 => Scalar::I64,
+                    Scalar::U32 => Scalar::U64,
+                    Scalar::F32 => Scalar::F64,
+                    same => same,
+                };
+                match function {
+                    Aggregate::Count => Some(ValueType::Scalar(Scalar::I64)),
+                    Aggregate::Avg => Some(ValueType::Scalar(Scalar::F64)),
+                    Aggregate::Sum => Some(ValueType::Scalar(widest(of?.scalar()?))),
+                    Aggregate::Min | Aggregate::Max => of,
+                }
+            }
             _ => None,
         }
     }
@@ -117,9 +135,14 @@ impl Scalars<'_> {
                 let op = mirrored(op);
                 Ok(with_constant(op, self.lower(b, columns)?, of, &value))
             }
-            _ => {
+            (Some(left), Some(right)) => {
+                Ok(with_constant(op, lit(scalar(&left)), number(&left), &right))
+            }
+            (None, None) => {
+                let of = |expr| self.type_of(expr).and_then(|t| t.scalar());
+                let (of_a, of_b) = (of(a), of(b));
                 let (a, b) = (self.lower(a, columns)?, self.lower(b, columns)?);
-                Ok(binary(op, a, b))
+                Ok(numbers::compare(op, (a, of_a), (b, of_b)))
             }
         }
     }
@@ -133,18 +156,44 @@ impl Scalars<'_> {
         let constant = self.constant(item);
         let list = self.lower(list, columns)?;
         let Some(value) = constant else {
+            let of = self.type_of(item).and_then(|t| t.scalar());
             let item = self.lower(item, columns)?;
-            return Ok(array_has(list, try_cast(item, wanted)));
+            if of == Some(element) {
+                return Ok(array_has(list, item));
+            }
+            let narrow = try_cast(item.clone(), wanted);
+            let is_item = numbers::compare(
+                Compare::Eq,
+                (item.clone(), of),
+                (narrow.clone(), Some(element)),
+            );
+            return when(item.is_null(), lit(ScalarValue::Boolean(None)))
+                .when(is_item, array_has(list.clone(), narrow))
+                .otherwise(no_item(list));
         };
         match exact(element, &value) {
             Some(item) => Ok(array_has(list, cast(lit(item), wanted))),
-            // No item has such a value; a null list still tells nothing.
-            None => Ok(list.is_null().and(lit(ScalarValue::Boolean(None)))),
+            None => Ok(no_item(list)),
         }
     }
 }
 
-fn binary(op: Compare, a: Df, b: Df) -> Df {
+/// What it is of a list that an item has a value that none of them has: a null list tells nothing.
+fn no_item(list: Df) -> Df {
+    list.is_null().and(lit(ScalarValue::Boolean(None)))
+}
+
+/// The type of a constant that is a number.
+fn number(value: &Value) -> Option<Scalar> {
+    match value {
+        Value::Int(n) if i64::try_from(*n).is_ok() => Some(Scalar::I64),
+        Value::Int(_) => Some(Scalar::U64),
+        Value::Float(_) => Some(Scalar::F64),
+        _ => None,
+    }
+}
+
+pub(super) fn binary(op: Compare, a: Df, b: Df) -> Df {
     match op {
         Compare::Eq => a.eq(b),
         Compare::Ne => a.not_eq(b),
@@ -156,7 +205,7 @@ fn binary(op: Compare, a: Df, b: Df) -> Df {
 }
 
 /// The comparison with its sides exchanged.
-fn mirrored(op: Compare) -> Compare {
+pub(super) fn mirrored(op: Compare) -> Compare {
     match op {
         Compare::Lt => Compare::Gt,
         Compare::Le => Compare::Ge,

@@ -9,6 +9,7 @@ mod inner;
 mod lower;
 mod names;
 mod needs;
+mod numbers;
 mod query;
 mod ranks;
 mod reach;
