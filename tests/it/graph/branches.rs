@@ -4,6 +4,7 @@ mod merge;
 mod model;
 pub(super) mod orders;
 mod sweep;
+mod table;
 mod three_way;
 
 use std::collections::BTreeMap;

@@ -1,5 +1,6 @@
 //! `graph_load` and `graph_load_table`, from records to one commit.
 
+mod again;
 mod embed;
 pub mod model;
 mod modes;

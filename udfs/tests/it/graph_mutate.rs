@@ -1,5 +1,6 @@
 //! `graph_mutate`, from statements to one commit.
 
+mod branches;
 mod model;
 mod races;
 mod requests;
@@ -7,3 +8,4 @@ mod rules;
 mod statements;
 pub mod support;
 mod sweep;
+mod writers;

@@ -16,6 +16,7 @@ node Doc {
     text: String?
     v: Vector(16)? @embed("text", model="counting")
 }
+edge Cites: Doc -> Doc @card(0..1)
 "#;
 
 fn insert(name: &str, text: &str) -> String {
@@ -80,4 +81,23 @@ async fn what_was_expected_is_never_prepared_anew() {
         assert_eq!(outcome.unwrap_err().code(), "PreconditionFailed", "{body}");
         assert_eq!(version(&world.sg).await, 2);
     }
+}
+
+/// The edge of another writer counts, whether this one had read it or not.
+#[tokio::test]
+async fn rules_are_checked_on_the_state_that_a_commit_extends() {
+    let cites = "insert Cites { from: \"old\", to: \"old\" }";
+    let body = format!("{} {cites}", insert("a", "one"));
+    let (outcome, world) = race(&body, false, cites).await;
+    assert_eq!(outcome.unwrap_err().code(), "RecordsInvalid");
+    assert_eq!(version(&world.sg).await, 2);
+    assert_eq!(rows(&world, "Doc").await.len(), 1);
+    // An end that another writer deleted is missing.
+    let body = format!(
+        "{} insert Cites {{ from: \"a\", to: \"old\" }}",
+        insert("a", "one")
+    );
+    let (outcome, world) = race(&body, false, "delete Doc where name = \"old\"").await;
+    assert_eq!(outcome.unwrap_err().code(), "RecordsInvalid");
+    assert!(rows(&world, "Doc").await.is_empty());
 }
