@@ -337,6 +337,20 @@ pub enum Error {
         /// The verb to use instead.
         verb: &'static str,
     },
+    /// The host does not let an actor do this.
+    #[error(
+        "[Denied] {actor:?} may not {action} {graph:?}: {reason}; ask whoever runs this host, nothing was changed"
+    )]
+    Denied {
+        /// The actor, or empty.
+        actor: String,
+        /// What was asked for.
+        action: &'static str,
+        /// The graph and its branch.
+        graph: String,
+        /// What the host says.
+        reason: String,
+    },
     /// Writes are switched off.
     #[error(
         "[WritesNotAllowed] {verb} was refused: SET stratagraph.allow_writes = true to allow it"

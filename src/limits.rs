@@ -96,6 +96,8 @@ pub const GRAPH_PROPERTIES: usize = 65_536;
 pub const GRAPH_PATTERNS: usize = 256;
 /// Hops of a bounded traversal.
 pub const HOPS: u32 = 64;
+/// Bytes of the name of an actor that a setting gives.
+pub const ACTOR_BYTES: usize = 256;
 /// Bytes of one line of a graph load, by default.
 pub const LINE_BYTES: usize = 32 * 1024 * 1024;
 /// Objects and arrays within each other in a record of a graph load.

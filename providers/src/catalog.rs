@@ -15,6 +15,7 @@ use stratagraph::ident::{Name, VersionedName};
 use crate::columns::PlannedTable;
 use crate::error::{ResultExt, to_datafusion};
 use crate::graph::GraphTables;
+use crate::hooks::WriteHooks;
 use crate::metadata::Metadata;
 use crate::versioned::VersionedTableProvider;
 
@@ -26,6 +27,7 @@ pub const EMBEDDINGS: &str = "embeddings";
 pub struct StratagraphCatalog {
     embeddings: Arc<EmbeddingsSchema>,
     metadata: Arc<Metadata>,
+    hooks: Option<Arc<dyn WriteHooks>>,
 }
 
 impl StratagraphCatalog {
@@ -36,6 +38,15 @@ impl StratagraphCatalog {
                 metadata: Arc::clone(&metadata),
             }),
             metadata,
+            hooks: None,
+        }
+    }
+
+    /// The same catalog, the rows of whose graphs are changed by `hooks`.
+    pub fn with_hooks(self, hooks: Arc<dyn WriteHooks>) -> Self {
+        Self {
+            hooks: Some(hooks),
+            ..self
         }
     }
 }
@@ -56,7 +67,7 @@ impl CatalogProvider for StratagraphCatalog {
         if name == EMBEDDINGS {
             return Some(Arc::clone(&self.embeddings) as Arc<dyn SchemaProvider>);
         }
-        let graph = GraphTables::named(Arc::clone(&self.metadata), name)?;
+        let graph = GraphTables::named(Arc::clone(&self.metadata), self.hooks.clone(), name)?;
         graph
             .is_known()
             .then(|| Arc::new(graph) as Arc<dyn SchemaProvider>)

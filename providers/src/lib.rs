@@ -18,6 +18,7 @@
 mod adapter;
 mod catalog;
 mod columns;
+mod dml;
 mod error;
 mod exec;
 mod function;
@@ -42,7 +43,7 @@ pub use columns::{PlannedColumn, PlannedTable};
 pub use error::{ResultExt, find_error, find_in_std, from_datafusion, to_datafusion};
 pub use exec::{
     Arm, EdgeHandle, ExpandExec, ExpandNode, ExpandPlanner, ExpandSpec, Leg, Measure, Near,
-    PoolBudget, QueryEmbedder, RankExec, RankNode, RankPlanner, RankSpec, Ranking,
+    PoolBudget, QueryEmbedder, RankExec, RankNode, RankPlanner, RankSpec, Ranking, WriteExec,
 };
 pub use function::{
     ArgSpec, ArgType, ArgValue, BoundArgs, FunctionProvider, FunctionRegistry, FunctionSpec,
@@ -52,7 +53,7 @@ pub use graph::{
     GraphQuery, GraphReach, GraphSources, GraphTables, RowColumn, RowExprs, Seeds, answer_schema,
     plan_inner, split_branch,
 };
-pub use hooks::{TableWrite, WriteHooks};
+pub use hooks::{MERGE_ACTION, MERGE_OLD, MergeAction, PlannedWrite, TableWrite, WriteHooks};
 pub use masked_source::MaskedSource;
 pub use metadata::{Metadata, wait};
 pub use nearest::NearestRule;

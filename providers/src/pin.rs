@@ -6,6 +6,7 @@
 
 use std::any::Any;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -13,12 +14,15 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult};
 use datafusion::datasource::{TableProvider, provider_as_source, source_as_provider};
 use datafusion::error::Result;
-use datafusion::logical_expr::{DmlStatement, LogicalPlan, TableSource};
+use datafusion::logical_expr::dml::InsertOp;
+use datafusion::logical_expr::{DmlStatement, LogicalPlan, TableSource, WriteOp};
 use datafusion::optimizer::AnalyzerRule;
 use stratagraph::catalog::{Catalog, SnapshotPin};
 use tokio::sync::OnceCell;
 
+use crate::dml::compile;
 use crate::function::FunctionProvider;
+use crate::hooks::{PlannedWrite, TableWrite};
 use crate::metadata::Metadata;
 use crate::versioned::VersionedTableProvider;
 
@@ -29,6 +33,8 @@ type Snapshot = Arc<OnceCell<Arc<SnapshotPin>>>;
 pub struct StatementPin {
     snapshots: Mutex<Vec<(usize, Snapshot)>>,
     results: Mutex<HashMap<u64, Weak<dyn Any + Send + Sync>>>,
+    /// Whether the look is made whatever the session's `max_staleness` is.
+    fresh: AtomicBool,
 }
 
 impl StatementPin {
@@ -62,6 +68,10 @@ impl StatementPin {
         max_staleness: Duration,
     ) -> stratagraph::Result<Arc<SnapshotPin>> {
         let cell = self.cell(metadata.catalog());
+        let max_staleness = match self.fresh.load(Ordering::Relaxed) {
+            true => Duration::ZERO,
+            false => max_staleness,
+        };
         let look = || async { metadata.pin(max_staleness).await.map(Arc::new) };
         cell.get_or_try_init(look).await.cloned()
     }
@@ -118,11 +128,8 @@ pub fn pin_plan(plan: LogicalPlan, pin: &Arc<StatementPin>) -> Result<LogicalPla
             None => Ok(Transformed::no(LogicalPlan::TableScan(scan))),
         },
         // The target of DML is not a child.
-        LogicalPlan::Dml(dml) => match pin_target(&dml, pin)? {
-            Some(target) => {
-                let dml = DmlStatement::new(dml.table_name, target, dml.op, dml.input);
-                Ok(Transformed::yes(LogicalPlan::Dml(dml)))
-            }
+        LogicalPlan::Dml(dml) => match pin_dml(&dml, pin)? {
+            Some(dml) => Ok(Transformed::yes(LogicalPlan::Dml(dml))),
             None => Ok(Transformed::no(LogicalPlan::Dml(dml))),
         },
         other => Ok(Transformed::no(other)),
@@ -130,19 +137,44 @@ pub fn pin_plan(plan: LogicalPlan, pin: &Arc<StatementPin>) -> Result<LogicalPla
     .data()
 }
 
-/// The target of DML, pinned, with the analysed input: DataFusion 55.2 hands a provider an empty
-/// filter list for `WHERE x IN (subquery)`, so a write hook plans this input instead.
-fn pin_target(dml: &DmlStatement, pin: &Arc<StatementPin>) -> Result<Option<Arc<dyn TableSource>>> {
+/// DML on a table of ours that can be written: its target is pinned and has the plan of its rows,
+/// which an insert executes whatever the statement was ([`crate::dml`]). Analysed again, it keeps that
+/// plan and takes the new pin.
+fn pin_dml(dml: &DmlStatement, pin: &Arc<StatementPin>) -> Result<Option<DmlStatement>> {
     let Ok(provider) = source_as_provider(&dml.target) else {
         return Ok(None);
     };
     let Some(table) = provider.downcast_ref::<VersionedTableProvider>() else {
         return Ok(None);
     };
-    let input = seal_plan(pin_plan(dml.input.as_ref().clone(), pin)?)?;
+    // A write does not go by what a session remembers of the head.
+    pin.fresh.store(true, Ordering::Relaxed);
     let target = table.pinned(pin).unwrap_or_else(|| table.clone());
-    let target = target.with_captured(Arc::new(input));
-    Ok(Some(provider_as_source(Arc::new(target))))
+    let input = pin_plan(dml.input.as_ref().clone(), pin)?;
+    let (write, rows) = match target.planned_write() {
+        Some(planned) => (planned.write.clone(), input),
+        None if target.has_hooks() => compile(dml, input, &target)?,
+        None => {
+            let (name, target) = (dml.table_name.clone(), provider_as_source(Arc::new(target)));
+            let (op, input) = (dml.op.clone(), Arc::new(input));
+            return Ok(Some(DmlStatement::new(name, target, op, input)));
+        }
+    };
+    let op = match write {
+        TableWrite::Insert(op) => op,
+        _ => InsertOp::Append,
+    };
+    let rows = Arc::new(rows);
+    let target = target.with_write(PlannedWrite {
+        write,
+        rows: Arc::clone(&rows),
+    });
+    Ok(Some(DmlStatement::new(
+        dml.table_name.clone(),
+        provider_as_source(Arc::new(target)),
+        WriteOp::Insert(op),
+        rows,
+    )))
 }
 
 /// Marks every provider of ours in a plan as one whose pin stays: for plans that are analysed again

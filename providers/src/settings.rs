@@ -36,6 +36,10 @@ pub struct Settings {
     pub traversal: TraversalMode,
     /// Bytes of one line of a graph load.
     pub line_bytes: usize,
+    /// Whether DML on graphs makes the vectors with `@embed` that rows lack from their text.
+    pub fill_vectors: bool,
+    /// Who makes the commits of DML, as their history says.
+    pub actor: Option<String>,
     /// Whether scans report statistics. Off makes a scan count and compare rows itself.
     pub statistics: bool,
 }
@@ -49,6 +53,8 @@ impl Default for Settings {
             default_model: default_model().to_owned(),
             traversal: TraversalMode::Auto,
             line_bytes: limits::LINE_BYTES,
+            fill_vectors: false,
+            actor: None,
             statistics: true,
         }
     }
@@ -148,6 +154,21 @@ impl ExtensionOptions for Settings {
                 let expected = "expected auto, index or adjacency";
                 self.traversal = mode.ok_or_else(|| bad_argument("SET", &name, expected))?;
             }
+            "embed" => {
+                self.fill_vectors = match value.trim().to_ascii_lowercase().as_str() {
+                    "none" => false,
+                    "fill" => true,
+                    _ => return Err(bad_argument("SET", &name, "expected none or fill")),
+                }
+            }
+            "actor" => {
+                let most = limits::ACTOR_BYTES;
+                let expected = format!("expected up to {most} bytes");
+                if value.len() > most {
+                    return Err(bad_argument("SET", &name, expected));
+                }
+                self.actor = (!value.is_empty()).then(|| value.to_owned());
+            }
             "ann" => {
                 self.ann = match value.trim().to_ascii_lowercase().as_str() {
                     "exact" => AnnMode::Exact,
@@ -215,6 +236,16 @@ impl ExtensionOptions for Settings {
                 "auto: neighbours are looked up the cheaper way; index, adjacency: always this way",
             ),
             entry(
+                "embed",
+                if self.fill_vectors { "fill" } else { "none" }.to_owned(),
+                "fill: DML on graphs makes the vectors that rows lack from their text",
+            ),
+            entry(
+                "actor",
+                self.actor.clone().unwrap_or_default(),
+                "Who makes the commits of DML on graphs, as their history says",
+            ),
+            entry(
                 "statistics",
                 self.statistics.to_string(),
                 "Whether scans report row counts and bounds to the optimizer",
@@ -247,6 +278,7 @@ mod tests {
             ("default_model", "openai:m@https://user:s3cr3t@h/v1"),
             ("default_model", "hash:x"),
             ("traversal", "fast"),
+            ("embed", "all"),
             ("line_bytes", "0"),
             ("line_bytes", "1073741825"),
             ("nothing", "1"),

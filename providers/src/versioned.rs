@@ -10,7 +10,7 @@ use datafusion::common::{DFSchemaRef, project_schema};
 use datafusion::datasource::{TableProvider, TableType};
 use datafusion::error::Result;
 use datafusion::logical_expr::dml::{InsertOp, MergeIntoClause};
-use datafusion::logical_expr::{Expr, LogicalPlan, TableProviderFilterPushDown};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, WriteOp};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::future::join_all;
 use stratagraph::Error;
@@ -24,8 +24,9 @@ use stratagraph::table::read::TableReader;
 
 use crate::columns::PlannedTable;
 use crate::error::ResultExt;
-use crate::exec::{NearestRows, NearestRowsExec};
-use crate::hooks::{TableWrite, WriteHooks, read_only};
+use crate::exec::{NearestRows, NearestRowsExec, WriteExec, WriteJob};
+use crate::function::RunContext;
+use crate::hooks::{PlannedWrite, WriteHooks, read_only};
 use crate::metadata::Metadata;
 use crate::pin::StatementPin;
 use crate::scan::{FragmentScan, live_fragments, property_ids};
@@ -59,8 +60,9 @@ pub struct VersionedTableProvider {
     reads: Reads,
     pin: Option<Arc<StatementPin>>,
     sealed: bool,
-    captured: Option<Arc<LogicalPlan>>,
     hooks: Option<Arc<dyn WriteHooks>>,
+    /// What the statement that it is the target of does.
+    write: Option<Arc<PlannedWrite>>,
     /// The only rows that a scan must find, where a statement wants the nearest ones.
     nearest: Option<Arc<NearestRows>>,
 }
@@ -74,8 +76,8 @@ impl VersionedTableProvider {
             reads: Reads::Current,
             pin: None,
             sealed: false,
-            captured: None,
             hooks: None,
+            write: None,
             nearest: None,
         }
     }
@@ -121,7 +123,7 @@ impl VersionedTableProvider {
         })
     }
 
-    /// The same table whose DML is planned by `hooks`.
+    /// The same table whose rows are changed by `hooks`.
     pub fn with_hooks(mut self, hooks: Arc<dyn WriteHooks>) -> Self {
         self.hooks = Some(hooks);
         self
@@ -173,9 +175,23 @@ impl VersionedTableProvider {
         self
     }
 
-    pub(crate) fn with_captured(mut self, input: Arc<LogicalPlan>) -> Self {
-        self.captured = Some(input);
+    pub(crate) fn with_write(mut self, write: PlannedWrite) -> Self {
+        self.write = Some(Arc::new(write));
         self
+    }
+
+    pub(crate) fn planned_write(&self) -> Option<&PlannedWrite> {
+        self.write.as_deref()
+    }
+
+    /// The column that names a row: the first that SQL sees.
+    pub(crate) fn key(&self) -> &str {
+        let first = self.planned.columns.first();
+        first.map_or("", |column| column.field.name())
+    }
+
+    pub(crate) fn has_hooks(&self) -> bool {
+        self.hooks.is_some()
     }
 
     /// The table's columns as planned.
@@ -299,18 +315,9 @@ impl VersionedTableProvider {
         )))
     }
 
-    async fn write(
-        &self,
-        state: &dyn Session,
-        write: TableWrite,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        match &self.hooks {
-            None => Err(read_only(&self.planned, &write)),
-            Some(hooks) => {
-                let (rows, pin) = (self.captured.clone(), self.pin.clone());
-                hooks.plan_write(state, self, write, rows, pin).await
-            }
-        }
+    /// DML that no rule has compiled: what DataFusion gives of it is not what the statement says.
+    fn refuse<T>(&self, write: &WriteOp) -> Result<T> {
+        Err(read_only(&self.planned, write))
     }
 }
 
@@ -364,44 +371,56 @@ impl TableProvider for VersionedTableProvider {
         input: Arc<dyn ExecutionPlan>,
         op: InsertOp,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.write(state, TableWrite::Insert { input, op }).await
+        let (Some(hooks), Some(planned)) = (&self.hooks, &self.write) else {
+            return self.refuse(&WriteOp::Insert(op));
+        };
+        let pin = match &self.pin {
+            Some(pin) => Arc::clone(pin),
+            None => self.metadata.fallback_pin(key_of(state)),
+        };
+        let context = RunContext::of(state, pin, &self.metadata);
+        let table = Self {
+            write: None,
+            ..self.clone()
+        };
+        let job = WriteJob {
+            hooks: Arc::clone(hooks),
+            table,
+            planned: planned.as_ref().clone(),
+            context,
+        };
+        Ok(Arc::new(WriteExec::new(job, input)))
     }
 
     async fn delete_from(
         &self,
-        state: &dyn Session,
+        _state: &dyn Session,
         _filters: Vec<Expr>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.write(state, TableWrite::Delete).await
+        self.refuse(&WriteOp::Delete)
     }
 
     async fn update(
         &self,
-        state: &dyn Session,
-        assignments: Vec<(String, Expr)>,
+        _state: &dyn Session,
+        _assignments: Vec<(String, Expr)>,
         _filters: Vec<Expr>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.write(state, TableWrite::Update { assignments }).await
+        self.refuse(&WriteOp::Update)
     }
 
-    async fn truncate(&self, state: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
-        self.write(state, TableWrite::Truncate).await
+    async fn truncate(&self, _state: &dyn Session) -> Result<Arc<dyn ExecutionPlan>> {
+        self.refuse(&WriteOp::Truncate)
     }
 
     async fn merge_into(
         &self,
-        state: &dyn Session,
-        source: Arc<dyn ExecutionPlan>,
-        schema: DFSchemaRef,
-        on: Expr,
-        clauses: Vec<MergeIntoClause>,
+        _state: &dyn Session,
+        _source: Arc<dyn ExecutionPlan>,
+        _schema: DFSchemaRef,
+        _on: Expr,
+        _clauses: Vec<MergeIntoClause>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let write = TableWrite::Merge {
-            source,
-            schema,
-            on,
-            clauses,
-        };
-        self.write(state, write).await
+        self.refuse(&WriteOp::Update)
     }
 }

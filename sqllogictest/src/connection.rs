@@ -22,6 +22,9 @@ pub const TEST_DIR: &str = "$__TEST_DIR__";
 /// Only a suite that writes it has one.
 pub const SERVER: &str = "$__SERVER__";
 
+/// The actor whom the sessions of suites let change nothing: `SET stratagraph.actor = 'guest'`.
+const GUEST: &str = "guest";
+
 /// A statement that takes longer hangs.
 const STATEMENT_TIME: Duration = Duration::from_secs(300);
 
@@ -107,6 +110,10 @@ impl Connection {
     ) -> Result<Self, Failure> {
         let ctx = SessionContext::new_with_config(config);
         let options = Options::new(place.store()).with_model_policy(place.policy());
+        let options = options.authorize(|access| match access.actor {
+            Some(GUEST) => Err("guests only read".to_owned()),
+            _ => Ok(()),
+        });
         stratagraph_udfs::install(&ctx, options)
             .await
             .map_err(|error| Failure(error.to_string()))?;

@@ -460,7 +460,8 @@ async fn check_import(store: &Store, head: &Head, import: &Import) -> Result<()>
     }
 }
 
-fn back_off(round: u32, jitter: u64) -> Duration {
+/// How long a writer that lost `round` times waits, so that another one gets through.
+pub fn back_off(round: u32, jitter: u64) -> Duration {
     let ceiling = (5u64 << round.min(9)).min(2_500);
     Duration::from_millis(ceiling / 2 + jitter % (ceiling / 2 + 1))
 }

@@ -21,6 +21,9 @@ pub enum At {
     Commit(String),
     /// The one that was current at this catalog version.
     Catalog(u64),
+    /// The newest one that was made at this time or before, microseconds since 1970-01-01 UTC. Writers
+    /// with other clocks say other times.
+    Time(i64),
 }
 
 /// One state of one branch of a graph: all its types at one commit.
@@ -158,6 +161,7 @@ async fn past(
         At::Head => true,
         At::Commit(id) => current.commit.id == *id,
         At::Catalog(version) => current.catalog_version <= *version,
+        At::Time(time) => current.commit.time <= *time,
     };
     if is_current {
         return Ok(None);
@@ -166,6 +170,7 @@ async fn past(
         At::Head => false,
         At::Commit(id) => entry.commit_id == *id,
         At::Catalog(version) => entry.catalog_version <= *version,
+        At::Time(time) => entry.time <= *time,
     };
     current.history.find(store, &wanted).await.map(Some)
 }
@@ -176,6 +181,10 @@ fn unavailable(name: &Name, branch: &BranchName, at: &At) -> Error {
             table: format!("{name}@{branch}"),
             version: *version,
             detail: "no retained state of the branch is that old".to_owned(),
+        },
+        At::Time(_) => Error::NotFound {
+            what: "state",
+            name: format!("{name}@{branch} at that time"),
         },
         At::Commit(id) => Error::NotFound {
             what: "commit",

@@ -52,6 +52,7 @@ impl Error {
             SchemaChanged => Conflict, true;
             MetadataNotLoaded => Unavailable, true;
             ReadOnlyTable => Refused, false;
+            Denied => Refused, false;
             WritesNotAllowed => Refused, false;
             Pinned => Refused, false;
             BranchProtected => Refused, false;

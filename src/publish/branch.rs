@@ -137,25 +137,8 @@ impl Operation for Create {
         if state.dataset.branch(&self.request.branch).is_some() {
             return Err(exists(&self.request));
         }
-        let (mark, store) = (attempt.stage.mark(), Arc::clone(attempt.store()));
-        let source = state.manifest.branch.as_str();
-        let ancestry = lineage(&state.manifest, &state.manifest_ref);
-        let ancestry = prune(&store, &state.dataset, ancestry, &[source]).await?;
-        let place = Place {
-            version: state.manifest.version + 1,
-            parent_version: None,
-            branch: self.id.clone(),
-            branch_name: self.request.branch.clone(),
-            parents: vec![state.commit_id().to_owned()],
-            history: History::default(),
-            fork: Some(Fork {
-                branch: source.to_owned(),
-                version: state.manifest.version,
-                commit_id: state.commit_id().to_owned(),
-                time: attempt.catalog.env().clock.now_micros(),
-            }),
-            ancestry,
-        };
+        let mark = attempt.stage.mark();
+        let place = fork_of(attempt, &state, &self.request.branch, self.id.clone()).await?;
         let content = Content {
             kind: CommitKind::BranchCreate,
             name: self.request.graph.clone(),
@@ -174,6 +157,33 @@ impl Operation for Create {
         self.published = Some(committed(&self.request.branch, written));
         Ok(Some(edit))
     }
+}
+
+/// The first version of a branch that is made from a state.
+pub(super) async fn fork_of(
+    attempt: &Attempt<'_>,
+    state: &GraphSnapshot,
+    name: &BranchName,
+    id: String,
+) -> Result<Place> {
+    let source = state.manifest.branch.as_str();
+    let ancestry = lineage(&state.manifest, &state.manifest_ref);
+    let ancestry = prune(attempt.store(), &state.dataset, ancestry, &[source]).await?;
+    Ok(Place {
+        version: state.manifest.version + 1,
+        parent_version: None,
+        branch: id,
+        branch_name: name.clone(),
+        parents: vec![state.commit_id().to_owned()],
+        history: History::default(),
+        fork: Some(Fork {
+            branch: source.to_owned(),
+            version: state.manifest.version,
+            commit_id: state.commit_id().to_owned(),
+            time: attempt.catalog.env().clock.now_micros(),
+        }),
+        ancestry,
+    })
 }
 
 fn committed(branch: &BranchName, written: Written) -> BranchCommit {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use roaring::RoaringBitmap;
 
-use super::branch::changed;
+use super::branch::{changed, fork_of};
 use super::successor::{Content, NewIds, Place, Requester, Written, write};
 use super::tables::next_tables;
 use crate::catalog::Catalog;
@@ -16,7 +16,7 @@ use crate::catalog::manifest::type_key;
 use crate::catalog::resolve;
 use crate::catalog::slot::{CommitKind, DatasetKind};
 use crate::graph::schema::{GraphSchema, GraphType, table_columns};
-use crate::ident::{Name, TxnId};
+use crate::ident::{BranchName, Name, TxnId};
 use crate::store::{ObjRef, PageTree, Stager};
 use crate::table::manifest::{Endpoints, Fragment, RidShift, TableManifest, TableRoot};
 use crate::table::schema::graph_schema;
@@ -186,6 +186,8 @@ pub struct TableWrite {
 pub struct GraphWrite {
     /// The state.
     pub base: GraphSnapshot,
+    /// The branch that the commit makes from the state; `None` changes the branch of the state.
+    pub fork: Option<BranchName>,
     /// What kind of commit.
     pub kind: CommitKind,
     /// Tables that it touches, each once.
@@ -198,13 +200,16 @@ pub struct GraphWrite {
 
 struct Write {
     write: GraphWrite,
+    /// Id of the branch that it makes.
+    branch: String,
     published: Option<GraphCommit>,
 }
 
 /// Commits a write of any number of tables at once.
 ///
 /// # Errors
-/// `ReadSetChanged` if the branch moved since `base` was read: prepare anew. Commits of other branches
+/// `ReadSetChanged` if the branch moved since `base` was read, or if there is a branch of the name of
+/// `fork` by now: prepare anew. Commits of other branches
 /// move the row-id counters, which shifts the row ids of the new rows, and nothing else. Whatever [`Catalog::commit`] returns. Nothing is changed then.
 pub async fn write_graph(
     catalog: &Arc<Catalog>,
@@ -213,6 +218,7 @@ pub async fn write_graph(
 ) -> Result<GraphCommit> {
     let lost = moved(&write.base);
     let operation = Write {
+        branch: catalog.env().ids.unique(),
         write,
         published: None,
     };
@@ -240,6 +246,11 @@ impl Operation for Write {
             && parent.commit_id() == base.commit_id();
         if !same {
             return Err(moved(base));
+        }
+        if let Some(taken) = &self.write.fork
+            && parent.dataset.branch(taken).is_some()
+        {
+            return Err(changed(name, taken));
         }
         let edit = self.build(attempt, &parent).await?;
         Ok(Some(edit))
@@ -285,10 +296,15 @@ impl Write {
             requester: self.write.requester.clone(),
             staged: next.staged,
             mark,
-            imports: false,
+            imports: self.write.fork.is_some(),
         };
-        let (branch, current) = (parent.branch.clone(), Arc::clone(&parent.current));
-        let place = Place::after(attempt, &parent.dataset, &branch, &current, &before)?;
+        let place = match &self.write.fork {
+            Some(name) => fork_of(attempt, parent, name, self.branch.clone()).await?,
+            None => {
+                let (branch, current) = (&parent.branch, &parent.current);
+                Place::after(attempt, &parent.dataset, branch, current, &before)?
+            }
+        };
         let (edit, written) = write(attempt, dataset, place, content)?;
         self.published = Some(written.into());
         Ok(edit)

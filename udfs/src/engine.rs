@@ -5,6 +5,7 @@ use std::sync::Arc;
 use datafusion::execution::TaskContext;
 use datafusion::execution::session_state::SessionStateBuilder;
 use futures::{StreamExt, stream};
+use stratagraph::catalog::commit::back_off;
 use stratagraph::catalog::graph::{self, At, GraphSnapshot};
 use stratagraph::catalog::resolve::{self, TableSnapshot};
 use stratagraph::catalog::slot::{CommitKind, DatasetKind};
@@ -13,12 +14,14 @@ use stratagraph::embed::{
     Embedder, Handshake, ModelPolicy, ModelRegistry, ModelSpec, differences, parse_spec,
 };
 use stratagraph::ident::{BranchName, Name};
+use stratagraph::publish::Requester;
 use stratagraph::publish::definition::{Definition, ModelRef};
 use stratagraph::store::Stager;
 use stratagraph::table::manifest::Layout;
 use stratagraph::{Error, NotRefreshableReason, Result};
 use stratagraph_providers::{Metadata, RunContext, StatementPin};
 
+use crate::authorize::{Authorizer, GraphAction};
 use crate::host::Host;
 
 /// Tables whose columns are read at once.
@@ -30,6 +33,7 @@ pub(crate) struct Engine {
     pub(crate) metadata: Arc<Metadata>,
     pub(crate) models: ModelRegistry,
     pub(crate) policy: ModelPolicy,
+    pub(crate) authorizer: Authorizer,
     /// The store's root as it was given, without secrets.
     pub(crate) root: String,
 }
@@ -220,6 +224,43 @@ impl Run {
     pub(crate) async fn begin(&self) -> Result<Stager> {
         self.catalog().look().await?;
         self.catalog().begin().await
+    }
+
+    /// Who asks, where the call does not say it: the actor of the session.
+    pub(crate) fn requester(&self) -> Requester {
+        self.named(Requester::default())
+    }
+
+    /// The same, with the actor of the session if it names none.
+    pub(crate) fn named(&self, requester: Requester) -> Requester {
+        let actor = requester.actor;
+        Requester {
+            actor: actor.or_else(|| self.host.settings().actor),
+            ..requester
+        }
+    }
+
+    /// Asks the host before anything is changed.
+    ///
+    /// # Errors
+    /// `Denied`.
+    pub(crate) fn authorize(
+        &self,
+        requester: &Requester,
+        action: GraphAction,
+        graph: &Name,
+        branch: &BranchName,
+    ) -> Result<()> {
+        let actor = requester.actor.as_deref();
+        let authorizer = &self.engine.authorizer;
+        authorizer.check(actor, action, graph, branch)
+    }
+
+    /// Waits before another try of a write that others outran.
+    pub(crate) async fn back_off(&self, attempt: u32) {
+        let env = self.catalog().env();
+        let wait = back_off(attempt, env.ids.jitter());
+        env.clock.sleep(wait).await;
     }
 
     /// The statement's pin.

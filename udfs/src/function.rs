@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use stratagraph::ident::Name;
 use stratagraph::{Error, Result};
 use stratagraph_providers::{
-    ArgSpec, BoundArgs, FunctionSpec, Metadata, PlannedArgs, RunContext, TableFunction,
+    ArgSpec, ArgValue, BoundArgs, FunctionSpec, Metadata, PlannedArgs, RunContext, TableFunction,
 };
 
 use crate::engine::{Engine, Run};
@@ -37,6 +37,8 @@ pub(crate) struct ReportFunction {
     engine: Arc<Engine>,
     spec: FunctionSpec,
     schema: SchemaRef,
+    /// The columns of `dry_run => true`, which lists what the call would meet.
+    dry: Option<SchemaRef>,
     body: Body,
 }
 
@@ -56,6 +58,22 @@ impl ReportFunction {
             engine: Arc::clone(engine),
             spec,
             schema: R::schema(),
+            dry: None,
+            body,
+        })
+    }
+
+    /// A function that answers with a report of `D` where its argument `dry_run` is true.
+    pub(crate) fn with_dry_run<R: Report, D: Report>(
+        engine: &Arc<Engine>,
+        spec: FunctionSpec,
+        body: Body,
+    ) -> Arc<dyn TableFunction> {
+        Arc::new(Self {
+            engine: Arc::clone(engine),
+            spec,
+            schema: R::schema(),
+            dry: Some(D::schema()),
             body,
         })
     }
@@ -67,8 +85,10 @@ impl TableFunction for ReportFunction {
         &self.spec
     }
 
-    fn schema(&self, _args: &PlannedArgs<'_>, _metadata: &Arc<Metadata>) -> Result<SchemaRef> {
-        Ok(Arc::clone(&self.schema))
+    fn schema(&self, args: &PlannedArgs<'_>, _metadata: &Arc<Metadata>) -> Result<SchemaRef> {
+        let dry = matches!(args.get("dry_run"), Some(ArgValue::Bool(true)));
+        let dry = self.dry.as_ref().filter(|_| dry);
+        Ok(Arc::clone(dry.unwrap_or(&self.schema)))
     }
 
     async fn run(

@@ -16,11 +16,12 @@ use stratagraph_providers::{
     StratagraphRelations,
 };
 
+use crate::authorize::{Authorizer, GraphAccess};
+use crate::dml::Dml;
 use crate::engine::Engine;
 use crate::handle::Stratagraph;
 use crate::{root, scalar, verbs};
 
-/// The catalog of the store in SQL.
 /// Name of the catalog that `install` registers.
 pub const CATALOG: &str = "sg";
 
@@ -35,6 +36,7 @@ pub struct Options {
     env: Env,
     models: ModelRegistry,
     policy: ModelPolicy,
+    authorizer: Authorizer,
 }
 
 impl Options {
@@ -47,6 +49,7 @@ impl Options {
             env: Env::system(),
             models: ModelRegistry::default(),
             policy: ModelPolicy::default(),
+            authorizer: Authorizer::default(),
         }
     }
 
@@ -84,6 +87,18 @@ impl Options {
     pub fn with_model_policy(self, policy: ModelPolicy) -> Self {
         Self { policy, ..self }
     }
+
+    /// Asks `hook` before any effect of a verb or of DML that changes a graph, its branches or its
+    /// schema. What it refuses is `Denied` with the reason that it gives. By default all is allowed.
+    pub fn authorize(
+        self,
+        hook: impl Fn(&GraphAccess<'_>) -> std::result::Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            authorizer: Authorizer::new(hook),
+            ..self
+        }
+    }
 }
 
 /// What an installation leaves on its session.
@@ -115,6 +130,7 @@ pub async fn install(ctx: &SessionContext, options: Options) -> Result<Stratagra
         metadata,
         models: options.models,
         policy: options.policy,
+        authorizer: options.authorizer,
         root,
     });
     engine.load_metadata(KNOWN_TABLES).await?;
@@ -146,7 +162,8 @@ fn register(ctx: &SessionContext, engine: &Arc<Engine>) {
     for function in scalar::all(engine, &settings) {
         ctx.register_udf(function);
     }
-    let catalog = StratagraphCatalog::new(Arc::clone(metadata));
+    let hooks = Arc::new(Dml::new(Arc::clone(engine)));
+    let catalog = StratagraphCatalog::new(Arc::clone(metadata)).with_hooks(hooks);
     ctx.register_catalog(CATALOG, Arc::new(catalog));
     // Fails only where DataFusion was built without SQL, where there is nothing to plan.
     let relations = StratagraphRelations::new(functions, Arc::clone(metadata));

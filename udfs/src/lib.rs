@@ -7,6 +7,8 @@
 //! source ──scan once──► spool ──► diff with the current version ──► model ──► fragment ──► commit
 //! ```
 
+mod authorize;
+mod dml;
 mod embedding;
 mod engine;
 mod function;
@@ -30,6 +32,7 @@ pub use ::stratagraph::graph::input::{Grammar, OnError};
 pub use ::stratagraph::publish::definition::Anchor;
 pub use ::stratagraph::publish::{Deletes, Merge, Requester};
 pub use ::stratagraph::text::Mode;
+pub use authorize::{GraphAccess, GraphAction};
 pub use handle::Stratagraph;
 pub use install::{CATALOG, Options, install};
 pub use load::LoadMode;

@@ -11,6 +11,7 @@ mod rank;
 mod rank_measure;
 mod rank_node;
 mod search_metrics;
+mod write;
 
 pub use expand::ExpandExec;
 pub use expand_node::{EdgeHandle, ExpandNode, ExpandSpec};
@@ -20,3 +21,5 @@ pub(crate) use pattern::PatternExec;
 pub use planner::{ExpandPlanner, RankPlanner};
 pub use rank::RankExec;
 pub use rank_node::{Arm, Leg, Measure, Near, QueryEmbedder, RankNode, RankSpec, Ranking};
+pub use write::WriteExec;
+pub(crate) use write::WriteJob;

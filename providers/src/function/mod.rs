@@ -74,6 +74,22 @@ pub struct RunContext {
     pub metadata: Arc<Metadata>,
 }
 
+impl RunContext {
+    pub(crate) fn of(
+        state: &dyn datafusion::catalog::Session,
+        pin: Arc<StatementPin>,
+        metadata: &Arc<Metadata>,
+    ) -> Self {
+        let session = state.as_any().downcast_ref::<SessionState>();
+        Self {
+            task: state.task_ctx(),
+            session: session.map(|session| Arc::new(session.clone())),
+            pin,
+            metadata: Arc::clone(metadata),
+        }
+    }
+}
+
 /// A table function.
 #[async_trait]
 pub trait TableFunction: Debug + Send + Sync + 'static {

@@ -10,7 +10,6 @@ use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::datasource::{TableProvider, TableType};
 use datafusion::error::Result;
-use datafusion::execution::context::SessionState;
 use datafusion::logical_expr::{BinaryExpr, Expr, Operator, TableProviderFilterPushDown};
 use datafusion::physical_expr::projection::ProjectionExprs;
 use datafusion::physical_plan::ExecutionPlan;
@@ -318,15 +317,7 @@ impl TableProvider for FunctionProvider {
             Some(pin) => Arc::clone(pin),
             None => self.metadata.fallback_pin(key_of(state)),
         };
-        let context = RunContext {
-            task: state.task_ctx(),
-            session: state
-                .as_any()
-                .downcast_ref::<SessionState>()
-                .map(|session| Arc::new(session.clone())),
-            pin,
-            metadata: Arc::clone(&self.metadata),
-        };
+        let context = RunContext::of(state, pin, &self.metadata);
         let schema = self.answer_schema();
         if self.function.owns_filters() {
             let mut own = Vec::new();

@@ -12,6 +12,7 @@ use stratagraph::ident::{BranchName, Name};
 use crate::catalog::refuse;
 use crate::columns::PlannedTable;
 use crate::error::ResultExt;
+use crate::hooks::WriteHooks;
 use crate::metadata::{Metadata, wait};
 use crate::versioned::VersionedTableProvider;
 
@@ -21,16 +22,22 @@ pub struct GraphTables {
     metadata: Arc<Metadata>,
     name: Name,
     branch: BranchName,
+    hooks: Option<Arc<dyn WriteHooks>>,
 }
 
 impl GraphTables {
     /// The schema of a name; `None` if no graph can have it.
-    pub(crate) fn named(metadata: Arc<Metadata>, text: &str) -> Option<Self> {
+    pub(crate) fn named(
+        metadata: Arc<Metadata>,
+        hooks: Option<Arc<dyn WriteHooks>>,
+        text: &str,
+    ) -> Option<Self> {
         let (name, branch) = split_branch(text).ok()?;
         Some(Self {
             metadata,
             name,
             branch,
+            hooks,
         })
     }
 
@@ -57,7 +64,11 @@ impl GraphTables {
         };
         let planned = Arc::new(PlannedTable::of_type(&state, of, false)?);
         let metadata = Arc::clone(&self.metadata);
-        Ok(Some(VersionedTableProvider::current(metadata, planned)))
+        let table = VersionedTableProvider::current(metadata, planned);
+        Ok(Some(match &self.hooks {
+            Some(hooks) => table.with_hooks(Arc::clone(hooks)),
+            None => table,
+        }))
     }
 }
 

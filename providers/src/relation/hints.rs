@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use datafusion::common::TableReference;
+use arrow::datatypes::{DataType, TimeUnit};
+use datafusion::common::{DFSchema, ScalarValue, TableReference};
 use datafusion::datasource::{TableProvider, provider_as_source, source_as_provider};
 use datafusion::error::Result;
 use datafusion::logical_expr::planner::{
     PlannedRelation, RelationPlannerContext, RelationPlanning,
 };
-use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, TableFactor, Value};
+use datafusion::logical_expr::{Expr as DfExpr, LogicalPlan, LogicalPlanBuilder};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, TableFactor, TableVersion, Value};
 use stratagraph::Error;
 use stratagraph::catalog::graph::At;
 
@@ -46,6 +47,7 @@ pub(super) fn has_hints(factor: &TableFactor) -> bool {
 struct Stripped {
     bare: TableFactor,
     hints: Vec<Expr>,
+    as_of: Option<TableVersion>,
     refused: Option<String>,
 }
 
@@ -66,8 +68,14 @@ fn strip(factor: TableFactor) -> Option<Stripped> {
         return None;
     };
     *alias = None;
+    let (as_of, other) = match version.take() {
+        Some(other @ (TableVersion::Function(_) | TableVersion::Changes { .. })) => {
+            (None, Some(other.to_string()))
+        }
+        as_of => (as_of, None),
+    };
     let refused = [
-        version.take().map(|v| v.to_string()),
+        other,
         std::mem::take(with_ordinality).then(|| "WITH ORDINALITY".to_owned()),
         json_path.take().map(|path| path.to_string()),
         sample.take().map(|_| "TABLESAMPLE".to_owned()),
@@ -78,6 +86,7 @@ fn strip(factor: TableFactor) -> Option<Stripped> {
     Some(Stripped {
         bare,
         hints,
+        as_of,
         refused: refused.into_iter().flatten().next(),
     })
 }
@@ -111,18 +120,27 @@ pub(super) fn plan(
         let feature = format!("{text} on {name} (a version is written WITH (version = n))");
         return Err(to_datafusion(Error::NotYetSupported { feature }));
     }
-    let planned = versioned(table, &scan.table_name, &name, &stripped.hints)?;
+    let hint = match stripped.as_of {
+        None => hint_of(table, &name, &stripped.hints)?,
+        Some(as_of) if stripped.hints.is_empty() && !table.is_explicit() => {
+            as_of_hint(table, &name, as_of, context)?
+        }
+        Some(_) => {
+            return Err(bad_argument(
+                &name,
+                "AS OF",
+                "is given beside another version",
+            ));
+        }
+    };
+    let planned = versioned(table, &scan.table_name, &name, hint)?;
     Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(
         planned, alias,
     ))))
 }
 
-fn versioned(
-    table: &VersionedTableProvider,
-    reference: &TableReference,
-    name: &str,
-    hints: &[Expr],
-) -> Result<LogicalPlan> {
+/// What the hints of a table say.
+fn hint_of(table: &VersionedTableProvider, name: &str, hints: &[Expr]) -> Result<Hint> {
     let of_graph = table.planned().graph.is_some();
     let known = if of_graph { "snapshot" } else { "version" };
     let mut found = None;
@@ -136,15 +154,65 @@ fn versioned(
             return Err(bad_argument(name, known, "is given twice"));
         }
     }
-    let value = found.ok_or_else(|| bad_argument(name, "WITH", "has no hint"))?;
+    found.ok_or_else(|| bad_argument(name, "WITH", "has no hint"))
+}
+
+/// What `VERSION AS OF` and `TIMESTAMP AS OF` say, in the dialects that have them.
+fn as_of_hint(
+    table: &VersionedTableProvider,
+    name: &str,
+    as_of: TableVersion,
+    context: &mut dyn RelationPlannerContext,
+) -> Result<Hint> {
+    let of_graph = table.planned().graph.is_some();
+    match as_of {
+        TableVersion::VersionAsOf(Expr::Value(value)) => match &value.value {
+            Value::Number(text, _) => {
+                let number = text.to_string().parse().ok();
+                let number = number.map(Hint::Number);
+                number.ok_or_else(|| bad_argument(name, "VERSION AS OF", "expected a number"))
+            }
+            _ => Err(bad_argument(name, "VERSION AS OF", "expected a number")),
+        },
+        TableVersion::TimestampAsOf(time) | TableVersion::ForSystemTimeAsOf(time) if of_graph => {
+            let wrong = || bad_argument(name, "TIMESTAMP AS OF", "expected the text of a time");
+            let time = match context.sql_to_expr(time, &DFSchema::empty())? {
+                DfExpr::Literal(value, _) => value,
+                DfExpr::Cast(cast) => match *cast.expr {
+                    DfExpr::Literal(value, _) => value,
+                    _ => return Err(wrong()),
+                },
+                _ => return Err(wrong()),
+            };
+            let micros = DataType::Timestamp(TimeUnit::Microsecond, Some("UTC".into()));
+            match time.cast_to(&micros) {
+                Ok(ScalarValue::TimestampMicrosecond(Some(time), _)) => Ok(Hint::Time(time)),
+                _ => Err(wrong()),
+            }
+        }
+        other => {
+            let feature = format!("{other} on {name} (a version is written WITH (version = n))");
+            Err(to_datafusion(Error::NotYetSupported { feature }))
+        }
+    }
+}
+
+fn versioned(
+    table: &VersionedTableProvider,
+    reference: &TableReference,
+    name: &str,
+    value: Hint,
+) -> Result<LogicalPlan> {
+    let of_graph = table.planned().graph.is_some();
     let text = value.to_string();
     let past = match (of_graph, value) {
         (false, Hint::Number(version)) => table.with_version(version),
-        (false, Hint::Text(_)) => {
-            return Err(bad_argument(name, known, "expected a version number"));
+        (false, Hint::Text(_) | Hint::Time(_)) => {
+            return Err(bad_argument(name, "version", "expected a version number"));
         }
         (true, Hint::Number(version)) => table.with_snapshot(At::Catalog(version)),
         (true, Hint::Text(commit)) => table.with_snapshot(At::Commit(commit)),
+        (true, Hint::Time(time)) => table.with_snapshot(At::Time(time)),
     };
     let source: Arc<dyn TableProvider> = Arc::new(past);
     let scan = scan_name(reference.table(), &[name.to_owned(), text]);
@@ -157,6 +225,8 @@ fn versioned(
 enum Hint {
     Number(u64),
     Text(String),
+    /// Microseconds since 1970-01-01 UTC.
+    Time(i64),
 }
 
 impl std::fmt::Display for Hint {
@@ -164,6 +234,7 @@ impl std::fmt::Display for Hint {
         match self {
             Self::Number(number) => write!(f, "{number}"),
             Self::Text(text) => write!(f, "{text:?}"),
+            Self::Time(time) => write!(f, "at {time}"),
         }
     }
 }

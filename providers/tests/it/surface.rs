@@ -177,9 +177,15 @@ async fn hints_that_are_not_understood_are_errors() {
     query(&ctx, "set datafusion.sql_parser.dialect = 'databricks'")
         .await
         .unwrap();
-    for as_of in ["version as of 0", "timestamp as of '2020-01-01'"] {
-        let sql = format!("select * from {T} {as_of}");
-        assert_eq!(code(&ctx, &sql).await, "NotYetSupported", "{sql}");
+    let as_of = |as_of: &str| format!("select count(*) from {T} {as_of}");
+    assert_eq!(one(&ctx, &as_of("version as of 0")).await, "3");
+    for (text, expected) in [
+        ("version as of 7", "VersionUnavailable"),
+        ("timestamp as of '2020-01-01'", "NotYetSupported"),
+        ("version as of 0 with (version = 0)", "InvalidArgument"),
+    ] {
+        let sql = as_of(text);
+        assert_eq!(code(&ctx, &sql).await, expected, "{sql}");
     }
     query(&ctx, "set datafusion.sql_parser.dialect = 'generic'")
         .await

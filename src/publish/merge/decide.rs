@@ -134,6 +134,16 @@ pub(super) fn each<'a>(
     })
 }
 
+/// Ids of rows that a side had and the merged state has not.
+pub(super) fn removed(source: &Changes, target: &Changes) -> BTreeSet<String> {
+    let gone = each(source, target).filter(|(_, three)| match three.verdict() {
+        Verdict::Target => three.target.is_none(),
+        Verdict::Source => three.source.is_none(),
+        Verdict::Conflict(_) => false,
+    });
+    gone.map(|(id, _)| id.to_owned()).collect()
+}
+
 /// Decides row by row; `rids` is filled for node types and read for edge types.
 pub(super) fn decide(
     of: &GraphType,

@@ -6,11 +6,11 @@ pub(super) mod diff;
 mod rows;
 mod rules;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use self::commit::{Content, Merge};
-use self::decide::{Found, Plan, Rids, decide};
+use self::decide::{Found, Plan, Rids, decide, removed};
 use self::diff::diff;
 use super::branch::{Delete, check_deletable};
 use super::graph::{GraphCommit, Removed, TableWrite};
@@ -224,6 +224,7 @@ async fn plan(
         rids: BTreeMap::new(),
         memory: Reservation::new(&env.budget),
     };
+    let mut gone: BTreeMap<u64, BTreeSet<String>> = BTreeMap::new();
     let schema = &target.schema;
     let types = schema.types.len() as u64;
     for (done, of) in (0..).zip(schema.nodes().chain(schema.edges())) {
@@ -242,7 +243,11 @@ async fn plan(
         let of_target = diff(of, &base, &target).await?;
         let decided = decide(of, &of_source, &of_target, &mut planned.rids, found);
         if let Some(ends) = of.edge.as_ref().filter(|e| e.min > 0 || e.max.is_some()) {
-            rules::cardinality(of, ends, (&of_source, &of_target), &target, found).await?;
+            let (sides, gone) = ((&of_source, &of_target), gone.get(&ends.from));
+            rules::cardinality(of, ends, sides, &target, gone, found).await?;
+        }
+        if !of.is_edge() {
+            gone.insert(of.id, removed(&of_source, &of_target));
         }
         planned.memory.grow(decided.bytes())?;
         planned.tables.push((of.id, decided, source, target));

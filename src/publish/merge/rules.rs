@@ -80,12 +80,14 @@ pub(super) fn unique(
 }
 
 /// Finds sources whose edges both sides changed and that now have too few, or too many. A source that
-/// one side alone touched has the number of edges that it has there; one without edges is free.
+/// one side alone touched has the number of edges that it has there. `gone` are nodes that the merged
+/// state has no more.
 pub(super) async fn cardinality(
     of: &GraphType,
     ends: &EdgeEnds,
     (source, target): (&Changes, &Changes),
     edges: &TableReader,
+    gone: Option<&BTreeSet<String>>,
     found: &mut Found,
 ) -> Result<()> {
     let touched = |changes: &Changes| -> BTreeSet<String> {
@@ -112,7 +114,9 @@ pub(super) async fn cardinality(
     }
     let (least, most) = (ends.min, ends.max.unwrap_or(u64::MAX));
     for (src, count) in counts {
-        if count > 0 && !(least..=most).contains(&count) {
+        // A source that goes itself needs no edges.
+        let gone = count == 0 && gone.is_some_and(|gone| gone.contains(src));
+        if !gone && !(least..=most).contains(&count) {
             let most = ends.max.map_or(String::new(), |max| max.to_string());
             let detail = format!("it would have {count} edges, allowed are {least}..{most}");
             found.add(of, src, ConflictKind::CardinalityViolation, detail);

@@ -419,6 +419,7 @@ pub async fn prepare(
     tables.push(table_write(KNOWS, positions, fragments, new_rids));
     Ok(GraphWrite {
         base: base.clone(),
+        fork: None,
         kind: CommitKind::Load,
         tables,
         counts: BTreeMap::new(),

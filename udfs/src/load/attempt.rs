@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
 use datafusion::datasource::TableProvider;
-use stratagraph::catalog::graph::{At, GraphSnapshot, graph};
+use stratagraph::catalog::graph::GraphSnapshot;
 use stratagraph::catalog::slot::CommitKind;
 use stratagraph::env::Env;
 use stratagraph::graph::schema::GraphType;
@@ -63,13 +63,6 @@ pub(crate) struct Attempt<'a> {
     pub(crate) env: Env,
     base: &'a GraphSnapshot,
     types: BTreeMap<u64, TypeState<'a>>,
-}
-
-/// The newest state of the branch that `run` sees.
-pub(crate) async fn newest(run: &Run, request: &Request) -> Result<GraphSnapshot> {
-    let head = run.snapshot().await?;
-    let store = run.catalog().store();
-    graph(store, &head, &request.graph, &request.branch, &At::Head).await
 }
 
 impl<'a> Attempt<'a> {
@@ -211,8 +204,35 @@ impl<'a> Attempt<'a> {
     pub(crate) fn writes(&self) -> bool {
         self.states().any(|state| {
             let rows = state.loaded().is_some_and(|rows| rows.rows() > 0);
-            rows || state.replaced || state.gone.as_ref().is_some_and(|gone| gone.rows() > 0)
+            let replaced = state.replaced && state.stored.live_rows > 0;
+            rows || replaced || state.gone.as_ref().is_some_and(|gone| gone.rows() > 0)
         })
+    }
+
+    /// Rows of nodes and of edges that are written or go, each counted once.
+    pub(crate) fn affected(&self) -> (u64, u64) {
+        let (mut nodes, mut edges) = (0, 0);
+        for state in self.states() {
+            let written = state.loaded().map_or(0, Spool::rows);
+            let known = state.keyed.as_ref().map_or(0, |keyed| keyed.known);
+            let gone = match state.replaced {
+                true => state.stored.live_rows.saturating_sub(known),
+                false => state.gone.as_ref().map_or(0, Gone::rows),
+            };
+            let of = if state.of.is_edge() {
+                &mut edges
+            } else {
+                &mut nodes
+            };
+            *of += written + gone;
+        }
+        (nodes, edges)
+    }
+
+    /// Rows that are written.
+    pub(crate) fn written(&self) -> u64 {
+        let rows = self.states().filter_map(TypeState::loaded);
+        rows.map(Spool::rows).sum()
     }
 
     /// Stages the fragments and commits.
@@ -252,6 +272,10 @@ impl<'a> Attempt<'a> {
         }
         let write = GraphWrite {
             base: self.base.clone(),
+            fork: self
+                .request
+                .forks(self.base)
+                .then(|| self.request.branch.clone()),
             kind,
             tables,
             counts,

@@ -38,7 +38,6 @@ use stratagraph::publish::graph::GraphCommit;
 use stratagraph::{Error, Result};
 
 pub(crate) use attempt::Attempt;
-use attempt::newest;
 pub(crate) use files::{find, of_text};
 use found::Found;
 pub(crate) use models::Models;
@@ -46,7 +45,7 @@ pub(crate) use plans::{Plan, SPOOLS};
 pub(crate) use proofs::Prover;
 pub(crate) use request::done_before as commit_before;
 pub(crate) use rows::{Collector, Loaded, TypeChanges, rows_schema};
-pub(crate) use table::read_rows;
+pub(crate) use table::{SourceColumns, read_rows};
 
 use crate::engine::Run;
 use crate::report::GraphLoadReport;
@@ -70,6 +69,8 @@ pub enum LoadMode {
 pub(crate) struct Request {
     pub(crate) graph: Name,
     pub(crate) branch: BranchName,
+    /// The branch that it is made from in the same commit, if there is none of its name.
+    pub(crate) from: Option<BranchName>,
     pub(crate) mode: LoadMode,
     /// Ids of types that an overwrite replaces though the input has none of them.
     pub(crate) types: BTreeSet<u64>,
@@ -78,9 +79,22 @@ pub(crate) struct Request {
     pub(crate) requester: Requester,
 }
 
-/// The newest state of the branch and its schema, for reading the input.
+impl Request {
+    /// Whether the commit on a state makes the branch.
+    pub(crate) fn forks(&self, base: &GraphSnapshot) -> bool {
+        base.branch != self.branch
+    }
+}
+
+/// The newest state of the branch that `run` sees, or of the one that the branch is to be made from.
 pub(crate) async fn base(run: &Run, request: &Request) -> Result<GraphSnapshot> {
-    run.graph(&request.graph, &request.branch, None).await
+    let found = run.graph(&request.graph, &request.branch, None).await;
+    match (found, &request.from) {
+        (Err(Error::NotFound { what: "branch", .. }), Some(from)) => {
+            run.graph(&request.graph, from, None).await
+        }
+        (found, _) => found,
+    }
 }
 
 /// Reads JSONL files into rows.
@@ -132,7 +146,7 @@ pub(crate) async fn violations(
 ) -> Result<Violations> {
     let models = open_models(run, request, schema, loaded).await?;
     let run = run.fresh().await?;
-    let base = newest(&run, request).await?;
+    let base = base(&run, request).await?;
     same_schema(&base, schema)?;
     let mut attempt = Attempt::begin(&run, request, loaded, &models, &base).await?;
     Ok(attempt.check().await?.listed(loaded.places.as_ref()))
@@ -154,7 +168,7 @@ pub(crate) async fn commit(
         // Begun first: what is read and staged after it is safe from a garbage collection.
         let stage = run.begin().await?;
         let run = run.fresh().await?;
-        let base = newest(&run, request).await?;
+        let base = base(&run, request).await?;
         if let Some(done) = done_before(&run, request, &base).await? {
             return Ok(done);
         }
@@ -166,11 +180,13 @@ pub(crate) async fn commit(
         }
         match state.commit(stage, CommitKind::Load, counts(loaded)).await {
             Err(Error::ReadSetChanged { .. })
-                if request.mode != LoadMode::Overwrite && attempt < ATTEMPTS =>
+                if (request.mode != LoadMode::Overwrite || request.forks(&base))
+                    && attempt < ATTEMPTS =>
             {
                 tracing::debug!(attempt, "another commit came first");
+                run.back_off(attempt).await;
             }
-            other => return Ok(report(request, loaded, &other?)),
+            other => return Ok(report(request, loaded, &other?, request.forks(&base))),
         }
     }
     Err(Error::CommitConflict {
@@ -195,6 +211,8 @@ pub(crate) async fn done_before(
     base: &GraphSnapshot,
 ) -> Result<Option<GraphLoadReport>> {
     let id = request.requester.request_id.as_deref();
+    // What another branch was asked for is not what this one is.
+    let id = id.filter(|_| !request.forks(base));
     let done = request::done_before(run.catalog().store(), base, id).await?;
     Ok(done.map(|manifest: BranchManifest| {
         let count = |name: &str| {
@@ -204,8 +222,8 @@ pub(crate) async fn done_before(
         GraphLoadReport {
             graph: request.graph.to_string(),
             branch: request.branch.to_string(),
-            base_branch: None,
-            branch_created: false,
+            base_branch: request.from.as_ref().map(BranchName::to_string),
+            branch_created: manifest.parent_version.is_none(),
             nodes_loaded: count("nodes_loaded"),
             edges_loaded: count("edges_loaded"),
             commit_id: manifest.commit.id.clone(),
@@ -227,7 +245,7 @@ pub(crate) async fn open_models(
 }
 
 /// The rows were read by this schema.
-fn same_schema(base: &GraphSnapshot, schema: &GraphSchema) -> Result<()> {
+pub(crate) fn same_schema(base: &GraphSnapshot, schema: &GraphSchema) -> Result<()> {
     if *base.schema == *schema {
         return Ok(());
     }
@@ -237,12 +255,17 @@ fn same_schema(base: &GraphSnapshot, schema: &GraphSchema) -> Result<()> {
     })
 }
 
-fn report(request: &Request, loaded: &Loaded, commit: &GraphCommit) -> GraphLoadReport {
+fn report(
+    request: &Request,
+    loaded: &Loaded,
+    commit: &GraphCommit,
+    branch_created: bool,
+) -> GraphLoadReport {
     GraphLoadReport {
         graph: request.graph.to_string(),
         branch: request.branch.to_string(),
-        base_branch: None,
-        branch_created: false,
+        base_branch: request.from.as_ref().map(BranchName::to_string),
+        branch_created,
         nodes_loaded: loaded.nodes,
         edges_loaded: loaded.edges,
         commit_id: commit.commit_id.clone(),

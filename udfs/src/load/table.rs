@@ -334,7 +334,7 @@ pub(crate) async fn read_rows(
     mut source: SendableRecordBatchStream,
     fill: bool,
 ) -> Result<Loaded> {
-    let columns = plan(of, &source.schema(), fill)?;
+    let columns = SourceColumns::new(of, &source.schema(), fill)?;
     let rules = Rules::new(schema, fill)?;
     let env = run.host.env(run.catalog().env());
     let mut collector = Collector::new(&run.host, &env, schema);
@@ -345,7 +345,7 @@ pub(crate) async fn read_rows(
         for batch in crate::refresh::scan::pieces(&batch, run.host.batch_rows(row_bytes)) {
             let first = read + 1;
             read += batch.num_rows() as u64;
-            let rows = typed(of, &columns, &batch, first, &mut findings)?;
+            let rows = columns.rows(of, &batch, first, &mut findings)?;
             let rows = rules.apply(of, &rows, &mut findings)?;
             good += rows.num_rows() as u64;
             let (type_id, batch) = (of.id, rows);
@@ -356,6 +356,31 @@ pub(crate) async fn read_rows(
     }
     let counts = if of.is_edge() { (0, good) } else { (good, 0) };
     super::loaded_rows(collector, of.id, counts, findings)
+}
+
+/// Where the columns of a type come from in the batches of a source.
+pub(crate) struct SourceColumns(Vec<Column>);
+
+impl SourceColumns {
+    /// The columns of a type, by name; with `fill` vectors that are made from their text may lack.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for columns that do not fit.
+    pub(crate) fn new(of: &GraphType, source: &SchemaRef, fill: bool) -> Result<Self> {
+        plan(of, source, fill).map(Self)
+    }
+
+    /// The rows of a batch that convert, in the columns of [`input_schema`] with record numbers from
+    /// `first` on; the others are found.
+    pub(crate) fn rows(
+        &self,
+        of: &GraphType,
+        source: &RecordBatch,
+        first: u64,
+        findings: &mut Findings,
+    ) -> Result<RecordBatch> {
+        typed(of, &self.0, source, first, findings)
+    }
 }
 
 /// The rows that convert; the others are found.

@@ -8,6 +8,8 @@
 
 mod body;
 mod changes;
+mod publish;
+mod rows;
 mod statement;
 mod values;
 mod view;
@@ -24,6 +26,8 @@ use stratagraph::graph::value::Value;
 use stratagraph::{Error, Result};
 
 pub(crate) use body::{digest, json_of};
+pub(crate) use publish::{EDGES, NODES, counts, publish};
+pub(crate) use rows::evaluate_rows;
 
 use crate::engine::Run;
 use crate::load::Loaded;
@@ -48,6 +52,13 @@ pub(crate) struct Outcome {
     pub(crate) edges: u64,
 }
 
+impl Outcome {
+    /// What the commit says of it.
+    pub(crate) fn counts(&self) -> BTreeMap<String, i64> {
+        counts(self.nodes, self.edges)
+    }
+}
+
 /// The statements of a call while they run.
 struct Evaluation<'a> {
     run: &'a Run,
@@ -69,18 +80,7 @@ struct Evaluation<'a> {
 /// # Errors
 /// `RecordsInvalid` for rows that break a rule of their own, those of the parameters and of reads.
 pub(crate) async fn evaluate(run: &Run, base: &GraphSnapshot, call: &Call<'_>) -> Result<Outcome> {
-    let env = run.host.env(run.catalog().env());
-    let mut evaluation = Evaluation {
-        run,
-        base,
-        call,
-        rules: Rules::new(&base.schema, call.fill)?,
-        ids: MintedIds::after(&env.ids.unique()),
-        changes: BTreeMap::new(),
-        affected: BTreeSet::new(),
-        record: 0,
-        memory: run.host.memory("changed rows"),
-    };
+    let mut evaluation = Evaluation::new(run, base, call)?;
     for statement in &call.mutation.statements {
         evaluation.statement(statement).await?;
     }
@@ -88,6 +88,21 @@ pub(crate) async fn evaluate(run: &Run, base: &GraphSnapshot, call: &Call<'_>) -
 }
 
 impl<'a> Evaluation<'a> {
+    fn new(run: &'a Run, base: &'a GraphSnapshot, call: &'a Call<'a>) -> Result<Self> {
+        let env = run.host.env(run.catalog().env());
+        Ok(Self {
+            run,
+            base,
+            call,
+            rules: Rules::new(&base.schema, call.fill)?,
+            ids: MintedIds::after(&env.ids.unique()),
+            changes: BTreeMap::new(),
+            affected: BTreeSet::new(),
+            record: 0,
+            memory: run.host.memory("changed rows"),
+        })
+    }
+
     fn of(&self, type_id: u64) -> Result<&'a GraphType> {
         self.base.schema.by_id(type_id).ok_or_else(|| {
             let key = &self.base.manifest_ref.key;

@@ -83,34 +83,54 @@ impl Evaluation<'_> {
             let at = place(of, assignment.target)?;
             columns[at] = self.call.column(of, assignment, before)?;
         }
-        if self.call.fill {
-            // A vector belongs to its text: with another text it is made anew.
-            let sets = |id: u64| values.iter().any(|v| v.target == Target::Property(id));
-            for property in &of.properties {
-                let source = property.embed.as_ref().map(|embed| embed.source);
-                if source.is_some_and(sets) && !sets(property.id) {
-                    let at = place(of, Target::Property(property.id))?;
-                    columns[at] = new_null_array(&property.value_type.arrow(), before.num_rows());
-                }
-            }
-        }
+        let sets = |id: u64| values.iter().any(|v| v.target == Target::Property(id));
+        self.forget_vectors(of, &mut columns, &sets)?;
         Ok(columns)
     }
 
+    /// A vector belongs to its text: where vectors are filled, one whose text is assigned and that is
+    /// not assigned itself is made anew.
+    pub(super) fn forget_vectors(
+        &self,
+        of: &GraphType,
+        columns: &mut [ArrayRef],
+        sets: &dyn Fn(u64) -> bool,
+    ) -> Result<()> {
+        for property in of.properties.iter().filter(|_| self.call.fill) {
+            let source = property.embed.as_ref().map(|embed| embed.source);
+            if source.is_some_and(sets) && !sets(property.id) {
+                let at = place(of, Target::Property(property.id))?;
+                columns[at] = new_null_array(&property.value_type.arrow(), columns[at].len());
+            }
+        }
+        Ok(())
+    }
+
     /// Looks at rows by themselves and takes them.
-    fn write(&mut self, of: &GraphType, mut columns: Vec<ArrayRef>) -> Result<()> {
+    pub(super) fn write(&mut self, of: &GraphType, columns: Vec<ArrayRef>) -> Result<()> {
+        let mut findings = Findings::new(limits::VIOLATIONS);
+        self.take(of, columns, &mut findings)?;
+        findings.into_result()
+    }
+
+    /// Takes the rows that break no rule of their own, and gives their ids.
+    pub(super) fn take(
+        &mut self,
+        of: &GraphType,
+        mut columns: Vec<ArrayRef>,
+        findings: &mut Findings,
+    ) -> Result<StringArray> {
         let rows = columns[0].len() as u64;
         let records = (1..=rows).map(|row| self.record + row);
         columns[0] = Arc::new(UInt64Array::from_iter_values(records));
         self.record += rows;
-        let mut findings = Findings::new(limits::VIOLATIONS);
-        missing_ends(of, &columns, &mut findings);
-        if !findings.is_empty() {
-            return findings.into_result();
+        let known = findings.total();
+        missing_ends(of, &columns, findings);
+        if findings.total() > known {
+            return Ok(StringArray::new_null(0));
         }
         let batch = RecordBatch::try_new(input_schema(of), columns)?;
-        let batch = self.rules.apply(of, &batch, &mut findings)?;
-        findings.into_result()?;
+        let batch = self.rules.apply(of, &batch, findings)?;
         let mut columns = batch.columns().to_vec();
         let fresh = columns[1].null_count() == columns[1].len();
         if columns[1].null_count() > 0 {
@@ -122,18 +142,20 @@ impl Evaluation<'_> {
             columns[1] = Arc::new(StringArray::from_iter_values(ids.collect::<Vec<_>>()));
         }
         let batch = RecordBatch::try_new(input_schema(of), columns)?;
-        for id in batch.column(1).as_string::<i32>().iter().flatten() {
+        let ids = batch.column(1).as_string::<i32>().clone();
+        for id in ids.iter().flatten() {
             self.affected.insert((of.id, id.to_owned()));
         }
         let bytes = batch.get_array_memory_size();
         self.memory.try_grow(bytes).map_err(from_datafusion)?;
         let changes = self.changes.entry(of.id);
         let changes = changes.or_insert_with(|| Changes::new(of));
-        changes.write(&batch, fresh)
+        changes.write(&batch, fresh)?;
+        Ok(ids)
     }
 
     /// Deletes rows, and of nodes all their edges.
-    async fn delete(&mut self, of: &GraphType, ids: &[String]) -> Result<()> {
+    pub(super) async fn delete(&mut self, of: &GraphType, ids: &[String]) -> Result<()> {
         if ids.is_empty() {
             return Ok(());
         }

@@ -38,6 +38,15 @@ pub async fn process(
     seed: u64,
     rows: Rows,
 ) -> stratagraph::Result<Stratagraph> {
+    Ok(session(store, seed, rows).await?.1)
+}
+
+/// The same with its session.
+pub async fn session(
+    store: Arc<dyn ObjectStore>,
+    seed: u64,
+    rows: Rows,
+) -> stratagraph::Result<(SessionContext, Stratagraph)> {
     let ctx = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(1));
     let column = |texts: Vec<&str>| Arc::new(StringArray::from(texts)) as ArrayRef;
     let ids = column(rows.iter().map(|r| r.0).collect());
@@ -56,7 +65,8 @@ pub async fn process(
     let options = Options::new("memory:///sweep")
         .with_object_store(store, Path::default(), true)
         .with_env(Env::fixed(seed));
-    install(&ctx, options).await
+    let sg = install(&ctx, options).await?;
+    Ok((ctx, sg))
 }
 
 const BEFORE: Rows = &[("a", "one"), ("b", "two"), ("c", ""), ("d", "four")];

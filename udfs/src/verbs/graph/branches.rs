@@ -5,12 +5,12 @@ use std::sync::Arc;
 use stratagraph::catalog::branch::branches;
 use stratagraph::catalog::graph::{At, graph, graph_dataset};
 use stratagraph::ident::{BranchName, Name};
-use stratagraph::publish::Requester;
 use stratagraph::publish::branch::{CreateBranch, create_branch, delete_branch};
 use stratagraph::{Error, Result};
 use stratagraph_providers::{ArgSpec, ArgType, ArgValue, BoundArgs, FunctionSpec, TableFunction};
 use tracing::Instrument;
 
+use crate::authorize::GraphAction;
 use crate::engine::{Engine, Run};
 use crate::function::{ReportFunction, answer};
 use crate::report::{BranchReport, BranchRow, Micros};
@@ -43,6 +43,8 @@ pub(crate) async fn graph_branch_create(
     let work = async {
         run.host.check_writes(CREATE)?;
         let branch = BranchName::parse(branch)?;
+        let requester = run.requester();
+        run.authorize(&requester, GraphAction::BranchCreate, name, &branch)?;
         let run = run.fresh().await?;
         let (from, at) = resolve(&run, name, from).await?;
         let request = CreateBranch {
@@ -50,7 +52,7 @@ pub(crate) async fn graph_branch_create(
             branch: branch.clone(),
             from,
             at,
-            requester: Requester::default(),
+            requester,
         };
         let stage = run.begin().await?;
         let commit = create_branch(run.catalog(), stage, request).await?;
@@ -103,8 +105,9 @@ pub(crate) async fn graph_branch_delete(
     let work = async {
         run.host.check_writes(DELETE)?;
         let branch = BranchName::parse(branch)?;
+        let requester = run.requester();
+        run.authorize(&requester, GraphAction::BranchDelete, name, &branch)?;
         let stage = run.begin().await?;
-        let requester = Requester::default();
         let (catalog, graph) = (run.catalog(), name.clone());
         let commit = delete_branch(catalog, stage, graph, branch.clone(), requester).await?;
         run.learn_graph(name).await;

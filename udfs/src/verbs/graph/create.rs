@@ -5,13 +5,13 @@ use std::sync::Arc;
 use datafusion::datasource::listing::ListingTableUrl;
 use object_store::ObjectStoreExt;
 use stratagraph::graph::schema::GraphSchema;
-use stratagraph::ident::Name;
-use stratagraph::publish::Requester;
+use stratagraph::ident::{BranchName, Name};
 use stratagraph::publish::graph::create_graph;
 use stratagraph::{Error, Result, limits};
 use stratagraph_providers::{ArgSpec, ArgType, FunctionSpec, TableFunction, from_datafusion};
 use tracing::Instrument;
 
+use crate::authorize::GraphAction;
 use crate::engine::{Engine, Run};
 use crate::function::{ReportFunction, answer};
 use crate::host::Host;
@@ -29,11 +29,12 @@ pub(crate) async fn graph_create(
     let span = tracing::info_span!("graph_create", graph = %name);
     let work = async {
         run.host.check_writes(VERB)?;
+        let (requester, main) = (run.requester(), BranchName::main());
+        run.authorize(&requester, GraphAction::SchemaApply, name, &main)?;
         let mut schema = compile(&run.host, VERB, schema).await?;
         name_models(&mut schema, &run.host.settings().default_model);
         let schema = Arc::new(schema);
         let stage = run.begin().await?;
-        let requester = Requester::default();
         let (catalog, schema_of) = (run.catalog(), Arc::clone(&schema));
         let commit = create_graph(catalog, stage, name.clone(), schema_of, requester).await?;
         run.learn_graph(name).await;

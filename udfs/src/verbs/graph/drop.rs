@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use stratagraph::Result;
 use stratagraph::catalog::graph::graph_dataset;
-use stratagraph::ident::Name;
+use stratagraph::ident::{BranchName, Name};
 use stratagraph_providers::{ArgSpec, ArgType, FunctionSpec, TableFunction};
 use tracing::Instrument;
 
+use crate::authorize::GraphAction;
 use crate::engine::{Engine, Run};
 use crate::function::{ReportFunction, answer};
 use crate::report::GraphDropReport;
@@ -19,6 +20,8 @@ pub(crate) async fn graph_drop(run: &Run, name: &Name) -> Result<GraphDropReport
     let span = tracing::info_span!("graph_drop", graph = %name);
     let work = async {
         run.host.check_writes(VERB)?;
+        let (requester, main) = (run.requester(), BranchName::main());
+        run.authorize(&requester, GraphAction::SchemaApply, name, &main)?;
         let head = run.catalog().look().await?;
         // An embedding table of this name is not dropped by this verb.
         graph_dataset(run.catalog().store(), &head, name).await?;

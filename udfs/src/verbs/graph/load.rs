@@ -3,9 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
-use arrow::record_batch::RecordBatch;
-use async_trait::async_trait;
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::prelude::DataFrame;
 use stratagraph::catalog::graph::GraphSnapshot;
@@ -15,15 +12,15 @@ use stratagraph::ident::{BranchName, Name};
 use stratagraph::publish::Requester;
 use stratagraph::{Error, Result};
 use stratagraph_providers::{
-    ArgSpec, ArgType, ArgValue, BoundArgs, FunctionSpec, Metadata, PlannedArgs, RunContext,
-    TableFunction, from_datafusion,
+    ArgSpec, ArgType, ArgValue, BoundArgs, FunctionSpec, TableFunction, from_datafusion,
 };
 use tracing::Instrument;
 
+use crate::authorize::GraphAction;
 use crate::engine::{Engine, Run};
 use crate::function::{ReportFunction, answer};
 use crate::load::{self, LoadMode, Loaded, Request};
-use crate::report::{GraphLoadReport, Report, ViolationRow};
+use crate::report::{GraphLoadReport, ViolationRow};
 use crate::source::Source;
 use crate::verbs::finished;
 
@@ -50,7 +47,7 @@ pub struct GraphLoad {
     pub mode: LoadMode,
     /// The branch.
     pub branch: String,
-    /// The branch to make it from.
+    /// The branch to make it from, if there is none of its name.
     pub base: Option<String>,
     /// How records are written.
     pub grammar: Grammar,
@@ -146,15 +143,6 @@ fn invalid(function: &str, argument: &str, reason: impl Into<String>) -> Error {
     }
 }
 
-fn branch_of(branch: &str, base: Option<&str>) -> Result<BranchName> {
-    match base {
-        Some(_) => Err(Error::NotYetSupported {
-            feature: format!("{LOAD} with base"),
-        }),
-        None => BranchName::parse(branch),
-    }
-}
-
 /// The id of a type by its name: a node type, else an edge type.
 fn type_id(schema: &GraphSchema, function: &str, argument: &str, name: &str) -> Result<u64> {
     let found = schema.node(name).or_else(|| schema.edge(name));
@@ -190,20 +178,27 @@ enum Prepared {
     Ready(Box<Ready>),
 }
 
+/// The state that a load begins on. Whoever writes is asked for first.
 async fn begin(run: &Run, request: &Request) -> Result<(Run, GraphSnapshot)> {
+    let (who, graph, branch) = (&request.requester, &request.graph, &request.branch);
+    run.authorize(who, GraphAction::Change, graph, branch)?;
     let run = run.fresh().await?;
     let base = load::base(&run, request).await?;
+    if request.forks(&base) {
+        run.authorize(who, GraphAction::BranchCreate, graph, branch)?;
+    }
     Ok((run, base))
 }
 
 async fn prepare(run: &Run, load: &GraphLoad) -> Result<Prepared> {
     let mut request = Request {
         graph: Name::parse(&load.graph)?,
-        branch: branch_of(&load.branch, load.base.as_deref())?,
+        branch: BranchName::parse(&load.branch)?,
+        from: load.base.as_deref().map(BranchName::parse).transpose()?,
         mode: load.mode,
         types: BTreeSet::new(),
         fill: load.fill,
-        requester: load.requester.clone(),
+        requester: run.named(load.requester.clone()),
     };
     let (run, base) = begin(run, &request).await?;
     if let Some(done) = load::done_before(&run, &request, &base).await? {
@@ -284,11 +279,12 @@ pub(crate) async fn graph_load_table(run: &Run, load: GraphLoadTable) -> Result<
         run.host.check_writes(LOAD_TABLE)?;
         let request = Request {
             graph: Name::parse(&load.graph)?,
-            branch: branch_of(&load.branch, None)?,
+            branch: BranchName::parse(&load.branch)?,
+            from: None,
             mode: load.mode,
             types: BTreeSet::new(),
             fill: load.fill,
-            requester: load.requester.clone(),
+            requester: run.named(load.requester.clone()),
         };
         let (run, base) = begin(run, &request).await?;
         if let Some(done) = load::done_before(&run, &request, &base).await? {
@@ -367,40 +363,6 @@ fn load_of(args: &BoundArgs) -> Result<GraphLoad> {
     })
 }
 
-/// The SQL function `graph_load`: the violations with `dry_run`, else the report.
-#[derive(Debug)]
-struct LoadFunction {
-    engine: Arc<Engine>,
-    spec: FunctionSpec,
-}
-
-#[async_trait]
-impl TableFunction for LoadFunction {
-    fn spec(&self) -> &FunctionSpec {
-        &self.spec
-    }
-
-    fn schema(&self, args: &PlannedArgs<'_>, _metadata: &Arc<Metadata>) -> Result<SchemaRef> {
-        Ok(match args.get("dry_run") {
-            Some(ArgValue::Bool(true)) => ViolationRow::schema(),
-            _ => GraphLoadReport::schema(),
-        })
-    }
-
-    async fn run(
-        self: Arc<Self>,
-        args: BoundArgs,
-        context: RunContext,
-    ) -> Result<Vec<RecordBatch>> {
-        let run = Run::of_statement(Arc::clone(&self.engine), &context);
-        let load = load_of(&args)?;
-        match args.flag("dry_run") {
-            true => answer(&graph_load_violations(&run, load).await?),
-            false => answer(&[graph_load(&run, load).await?]),
-        }
-    }
-}
-
 fn text_or(name: &'static str, default: &str) -> ArgSpec {
     ArgSpec::or(name, ArgType::Text, ArgValue::Text(default.to_owned()))
 }
@@ -421,11 +383,19 @@ pub(crate) fn functions(engine: &Arc<Engine>) -> [Arc<dyn TableFunction>; 2] {
         ArgSpec::optional("actor", ArgType::Text),
         ArgSpec::optional("request_id", ArgType::Text),
     ];
-    let load = LoadFunction {
-        engine: Arc::clone(engine),
-        spec: FunctionSpec::verb(LOAD, args),
-    };
-    [Arc::new(load), table_function(engine)]
+    let spec = FunctionSpec::verb(LOAD, args);
+    // The violations with `dry_run`, else the report.
+    let load =
+        ReportFunction::with_dry_run::<GraphLoadReport, ViolationRow>(engine, spec, |call| {
+            Box::pin(async move {
+                let (run, load) = (&call.run, load_of(&call.args)?);
+                match call.args.flag("dry_run") {
+                    true => answer(&graph_load_violations(run, load).await?),
+                    false => answer(&[graph_load(run, load).await?]),
+                }
+            })
+        });
+    [load, table_function(engine)]
 }
 
 fn table_function(engine: &Arc<Engine>) -> Arc<dyn TableFunction> {

@@ -2,22 +2,16 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
-use arrow::record_batch::RecordBatch;
-use async_trait::async_trait;
 use stratagraph::Result;
 use stratagraph::ident::{BranchName, Name};
-use stratagraph::publish::Requester;
 use stratagraph::publish::merge::{MergeBranch, merge_branch};
-use stratagraph_providers::{
-    ArgSpec, ArgType, ArgValue, BoundArgs, FunctionSpec, Metadata, PlannedArgs, RunContext,
-    TableFunction,
-};
+use stratagraph_providers::{ArgSpec, ArgType, BoundArgs, FunctionSpec, TableFunction};
 use tracing::Instrument;
 
+use crate::authorize::GraphAction;
 use crate::engine::{Engine, Run};
-use crate::function::answer;
-use crate::report::{BranchReport, ConflictRow, Report};
+use crate::function::{ReportFunction, answer};
+use crate::report::{BranchReport, ConflictRow};
 use crate::verbs::finished;
 
 const VERB: &str = "graph_branch_merge";
@@ -43,7 +37,7 @@ async fn request(run: &Run, merge: &GraphMerge, dry_run: bool) -> Result<MergeBr
         into: BranchName::parse(&merge.into)?,
         delete_source: merge.delete_source,
         dry_run,
-        requester: Requester::default(),
+        requester: run.requester(),
     })
 }
 
@@ -56,6 +50,11 @@ pub(crate) async fn graph_branch_merge(run: &Run, merge: &GraphMerge) -> Result<
     );
     let work = async {
         let request = request(run, merge, false).await?;
+        let (who, graph) = (&request.requester, &request.graph);
+        run.authorize(who, GraphAction::BranchMerge, graph, &request.into)?;
+        if request.delete_source {
+            run.authorize(who, GraphAction::BranchDelete, graph, &request.source)?;
+        }
         let (name, into) = (request.graph.clone(), request.into.clone());
         let env = run.host.env(run.catalog().env());
         let stage = run.begin().await?;
@@ -109,40 +108,6 @@ fn merge_of(args: &BoundArgs) -> Result<GraphMerge> {
 }
 
 /// The SQL function: conflicts with `dry_run`, else the report.
-#[derive(Debug)]
-struct Function {
-    engine: Arc<Engine>,
-    spec: FunctionSpec,
-}
-
-#[async_trait]
-impl TableFunction for Function {
-    fn spec(&self) -> &FunctionSpec {
-        &self.spec
-    }
-
-    fn schema(&self, args: &PlannedArgs<'_>, _metadata: &Arc<Metadata>) -> Result<SchemaRef> {
-        Ok(match args.get("dry_run") {
-            Some(ArgValue::Bool(true)) => ConflictRow::schema(),
-            _ => BranchReport::schema(),
-        })
-    }
-
-    async fn run(
-        self: Arc<Self>,
-        args: BoundArgs,
-        context: RunContext,
-    ) -> Result<Vec<RecordBatch>> {
-        let run = Run::of_statement(Arc::clone(&self.engine), &context);
-        let merge = merge_of(&args)?;
-        match args.flag("dry_run") {
-            true => answer(&graph_merge_conflicts(&run, &merge).await?),
-            false => answer(&[graph_branch_merge(&run, &merge).await?]),
-        }
-    }
-}
-
-/// The SQL function.
 pub(crate) fn function(engine: &Arc<Engine>) -> Arc<dyn TableFunction> {
     let args = vec![
         ArgSpec::required("graph", ArgType::Name),
@@ -152,8 +117,14 @@ pub(crate) fn function(engine: &Arc<Engine>) -> Arc<dyn TableFunction> {
         // The answer has other columns.
         ArgSpec::optional("dry_run", ArgType::Bool).literal(),
     ];
-    Arc::new(Function {
-        engine: Arc::clone(engine),
-        spec: FunctionSpec::verb(VERB, args),
+    let spec = FunctionSpec::verb(VERB, args);
+    ReportFunction::with_dry_run::<BranchReport, ConflictRow>(engine, spec, |call| {
+        Box::pin(async move {
+            let (run, merge) = (&call.run, merge_of(&call.args)?);
+            match call.args.flag("dry_run") {
+                true => answer(&graph_merge_conflicts(run, &merge).await?),
+                false => answer(&[graph_branch_merge(run, &merge).await?]),
+            }
+        })
     })
 }

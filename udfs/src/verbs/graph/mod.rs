@@ -10,6 +10,7 @@ mod literal;
 mod load;
 mod merge;
 mod mutate;
+mod params;
 mod query;
 mod reach;
 mod schema;
@@ -29,8 +30,9 @@ pub use load::{GraphLoad, GraphLoadTable, LoadSource, TableSource};
 pub(crate) use load::{graph_load, graph_load_table, graph_load_violations};
 pub use merge::GraphMerge;
 pub(crate) use merge::{graph_branch_merge, graph_merge_conflicts};
+pub use mutate::GraphMutate;
 pub(crate) use mutate::graph_mutate;
-pub use mutate::{GraphMutate, QueryParams};
+pub use params::QueryParams;
 pub(crate) use schema::graph_schema;
 use stratagraph_providers::TableFunction;
 

@@ -3,44 +3,31 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use serde_json::{Value as Json, json};
+use serde_json::json;
 use stratagraph::catalog::graph::GraphSnapshot;
 use stratagraph::catalog::manifest::BranchManifest;
-use stratagraph::catalog::slot::CommitKind;
-use stratagraph::graph::query::{Mutation, Param, compile_mutation, params};
-use stratagraph::graph::value::Value;
+use stratagraph::graph::query::{Mutation, compile_mutation};
 use stratagraph::publish::Requester;
 use stratagraph::store::Stager;
 use stratagraph::{Error, Result};
 use stratagraph_providers::{ArgSpec, ArgType, ArgValue, BoundArgs, FunctionSpec, TableFunction};
 use tracing::Instrument;
 
-use super::literal::struct_fields;
 use super::load::fill;
+use super::params::QueryParams;
 use super::query::graph_and_branch;
+use crate::authorize::GraphAction;
 use crate::engine::{Engine, Run};
 use crate::function::{ReportFunction, answer};
-use crate::load::{self, ATTEMPTS, Attempt, LoadMode, Models, Request};
-use crate::mutate::{Call, Outcome, digest, evaluate, json_of};
+use crate::load::{self, ATTEMPTS, LoadMode, Models, Request};
+use crate::mutate::{Call, EDGES, NODES, Outcome, digest, evaluate, publish};
 use crate::report::GraphMutateReport;
 use crate::verbs::finished;
 
 const VERB: &str = "graph_mutate";
 
-/// Counts of a commit.
-const NODES: &str = "affected_nodes";
-const EDGES: &str = "affected_edges";
 /// What the call was, so that a repeated request id is known to be the same.
 const BODY: &str = "request_body";
-
-/// Values of the parameters of a query.
-#[derive(Debug, Clone, PartialEq)]
-pub enum QueryParams {
-    /// The text of a JSON object.
-    Json(String),
-    /// Values by name.
-    Values(Vec<(String, Value)>),
-}
 
 /// A mutation of a graph.
 #[derive(Debug, Clone, PartialEq)]
@@ -81,27 +68,14 @@ impl GraphMutate {
         }
     }
 
-    fn values(&self, declared: &[Param]) -> Result<Vec<Value>> {
-        match &self.params {
-            QueryParams::Json(text) => params::from_json(text, declared),
-            QueryParams::Values(values) => params::check(values.clone(), declared),
-        }
-    }
-
     /// A digest of what the call asks for, whoever asks.
     fn body(&self) -> i64 {
-        let params = match &self.params {
-            // What is no JSON is refused when the parameters are bound.
-            QueryParams::Json(text) => serde_json::from_str(text).unwrap_or(json!(text)),
-            QueryParams::Values(values) => {
-                let members = values
-                    .iter()
-                    .map(|(name, value)| (name.clone(), json_of(value)));
-                Json::Object(members.collect())
-            }
-        };
         digest(&json!([
-            self.query, self.name, params, self.fill, self.mixed
+            self.query,
+            self.name,
+            self.params.json(),
+            self.fill,
+            self.mixed
         ]))
     }
 }
@@ -116,11 +90,14 @@ pub(crate) async fn graph_mutate(run: &Run, call: GraphMutate) -> Result<GraphMu
         let request = Request {
             graph,
             branch,
+            from: None,
             mode: LoadMode::Merge,
             types: BTreeSet::new(),
             fill: call.fill,
-            requester: call.requester.clone(),
+            requester: run.named(call.requester.clone()),
         };
+        let (who, change) = (&request.requester, GraphAction::Change);
+        run.authorize(who, change, &request.graph, &request.branch)?;
         let report = attempts(run, &call, &request, now).await?;
         if report.commit_id.is_some() {
             run.learn_branch(&request.graph, &request.branch).await;
@@ -161,6 +138,7 @@ async fn attempts(
             {
                 // With `if_commit` the next try finds another head, and says so.
                 tracing::debug!(attempt, "another commit came first");
+                run.back_off(attempt).await;
             }
             other => return other,
         }
@@ -237,7 +215,7 @@ impl Try<'_> {
         stage: Stager,
     ) -> Result<GraphMutateReport> {
         let (run, request, base) = (self.run, self.request, self.base);
-        let values = self.call.values(&self.mutation.params)?;
+        let values = self.call.params.bind(&self.mutation.params)?;
         let call = Call {
             mutation: self.mutation,
             params: &values,
@@ -249,36 +227,19 @@ impl Try<'_> {
         if loaded.is_empty() {
             return self.nothing(&outcome).await;
         }
-        // What a model has answered is kept for the next try.
-        let models = match models {
-            Some(models) => models,
-            None => {
-                let opened = load::open_models(run, request, &base.schema, loaded).await?;
-                models.insert(opened)
-            }
-        };
-        let mut state = Attempt::begin(run, request, loaded, models, base).await?;
-        let found = state.check().await?;
-        if let Some(error) = found.error(request.graph.as_str(), None) {
-            return Err(error);
-        }
-        if !state.writes() {
-            return self.nothing(&outcome).await;
-        }
         let counts = self.counts(&outcome);
-        let commit = state.commit(stage, CommitKind::Mutate, counts).await?;
-        Ok(GraphMutateReport {
-            commit_id: Some(commit.commit_id),
-            ..without_commit(&outcome)
-        })
+        let published = publish(run, request, base, loaded, models, stage, |_| counts);
+        match published.await?.commit {
+            None => self.nothing(&outcome).await,
+            Some(commit) => Ok(GraphMutateReport {
+                commit_id: Some(commit.commit_id),
+                ..without_commit(&outcome)
+            }),
+        }
     }
 
     fn counts(&self, outcome: &Outcome) -> BTreeMap<String, i64> {
-        let int = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-        let mut counts = BTreeMap::from([
-            (NODES.to_owned(), int(outcome.nodes)),
-            (EDGES.to_owned(), int(outcome.edges)),
-        ]);
+        let mut counts = outcome.counts();
         if self.request.requester.request_id.is_some() {
             counts.insert(BODY.to_owned(), self.call.body());
         }
@@ -305,23 +266,11 @@ fn without_commit(outcome: &Outcome) -> GraphMutateReport {
     }
 }
 
-fn params_of(args: &BoundArgs) -> Result<QueryParams> {
-    match args.get("params") {
-        ArgValue::Null => Ok(QueryParams::Values(Vec::new())),
-        ArgValue::Text(json) => Ok(QueryParams::Json(json.clone())),
-        ArgValue::Struct(value) => {
-            let fields = struct_fields(value).map_err(|reason| args.invalid("params", reason))?;
-            Ok(QueryParams::Values(fields))
-        }
-        _ => Err(args.invalid("params", "expected a struct or a string of JSON")),
-    }
-}
-
 fn call_of(args: &BoundArgs) -> Result<GraphMutate> {
     let text = |name: &str| args.opt_text(name).map(str::to_owned);
     Ok(GraphMutate {
         name: text("name"),
-        params: params_of(args)?,
+        params: QueryParams::of(args)?,
         branch: text("branch"),
         if_commit: text("if_commit"),
         fill: fill(args)?,

@@ -9,9 +9,8 @@ use async_trait::async_trait;
 use datafusion::catalog::Session;
 use datafusion::physical_plan::ExecutionPlan;
 use stratagraph::catalog::graph::{At, GraphSnapshot};
-use stratagraph::graph::query::{Param, Query, compile, params};
+use stratagraph::graph::query::{Query, compile};
 use stratagraph::graph::schema::GraphSchema;
-use stratagraph::graph::value::Value;
 use stratagraph::ident::{BranchName, Name};
 use stratagraph::{Error, Result};
 use stratagraph_providers::{
@@ -19,7 +18,7 @@ use stratagraph_providers::{
     QueryEmbedder, RunContext, TableFunction, Wanted, answer_schema, from_datafusion, split_branch,
 };
 
-use super::literal::struct_fields;
+use super::params::QueryParams;
 use crate::engine::{Engine, Run};
 use crate::search::embed_for_property;
 
@@ -86,18 +85,6 @@ fn compiled(
     Ok(query)
 }
 
-fn param_values(args: &BoundArgs, declared: &[Param]) -> Result<Vec<Value>> {
-    match args.get("params") {
-        ArgValue::Null => params::check(Vec::new(), declared),
-        ArgValue::Text(json) => params::from_json(json, declared),
-        ArgValue::Struct(value) => {
-            let fields = struct_fields(value).map_err(|reason| args.invalid("params", reason))?;
-            params::check(fields, declared)
-        }
-        _ => Err(args.invalid("params", "expected a struct or a string of JSON")),
-    }
-}
-
 /// Embeds the texts of a query with the models that its properties were declared with.
 struct Embedder {
     run: Run,
@@ -150,7 +137,7 @@ impl TableFunction for Function {
         let (text, name) = (args.text("query")?, args.opt_text("name"));
         let query = compiled(&self.engine, &snapshot, text, name)?;
         let query = GraphQuery {
-            params: param_values(args, &query.params)?,
+            params: QueryParams::of(args)?.bind(&query.params)?,
             query,
             now: run.catalog().env().clock.now_micros(),
             mode: run.host.settings().traversal,

@@ -327,11 +327,19 @@ async fn rust_has_both_grammars_under_the_names_of_the_specification() {
         .load_graph_batch_as("g", "b", None, "", Append, actor)
         .await;
     assert_eq!(other.unwrap_err().code(), "NotFound");
+    // A branch that is there needs no base.
     let based = world
         .sg
         .load_as("g", "main", Some("main"), "", Append, actor)
         .await;
-    assert_eq!(based.unwrap_err().code(), "NotYetSupported");
+    let based = based.unwrap();
+    assert_eq!(based.base_branch.as_deref(), Some("main"));
+    assert!(!based.branch_created);
+    let missing = world
+        .sg
+        .load_as("g", "b", Some("c"), "", Append, actor)
+        .await;
+    assert_eq!(missing.unwrap_err().code(), "NotFound");
     let missing = world.sg.load("nope", "main", "", Append).await;
     assert_eq!(missing.unwrap_err().code(), "NotFound");
 }

@@ -109,7 +109,11 @@ pub async fn snapshot(sg: &Stratagraph) -> GraphSnapshot {
 
 /// Every object of the graph is whole, row ids are unique, and ends are those of their nodes.
 pub async fn assert_whole(sg: &Stratagraph) {
-    let state = snapshot(sg).await;
+    assert_sound(sg, &snapshot(sg).await).await;
+}
+
+/// The same of a state.
+pub async fn assert_sound(sg: &Stratagraph, state: &GraphSnapshot) {
     let store = sg.catalog().store();
     let checks = verify(store, &Env::fixed(77), &state.manifest, &state.manifest_ref).await;
     let wrong: Vec<_> = checks
