@@ -16,6 +16,7 @@ mod generate;
 mod graph_evolve;
 mod graph_kill;
 mod graph_load;
+mod graph_maintenance;
 mod graph_mutate;
 mod graph_query;
 mod histories;
