@@ -28,6 +28,10 @@ pub const BLOCK_BYTES: u64 = 64 * 1024;
 pub const INLINE_BLOCKS: usize = 64;
 /// Data objects smaller than this are read whole.
 pub const WHOLE_READ_BYTES: u64 = 1024 * 1024;
+/// Bytes of a fragment of a graph from which it is not written again together with new rows.
+pub const TAIL_BYTES: u64 = 4 * 1024 * 1024;
+/// Bytes of new rows of a graph's table that a write holds until its commit; more are staged before it.
+pub const HELD_BYTES: usize = 1024 * 1024;
 /// Rows of a Parquet row group.
 pub const ROW_GROUP_ROWS: usize = 65_536;
 /// Rows of a Parquet data page.

@@ -15,7 +15,7 @@ use super::log::{Catalog, Head, floor_of, is_live_under};
 use super::slot::{CommitRecord, DatasetEntry, FORMAT, Pin, SlotBody};
 use crate::digest::Digest;
 use crate::ident::TxnId;
-use crate::store::{Created, ObjRef, Stager, Store, layout};
+use crate::store::{Created, ObjRef, ReadySlot, Stager, Store, layout};
 use crate::{Error, Result, limits};
 
 /// How long an in-doubt slot is resolved before the outcome is `CommitUnknown`.
@@ -143,6 +143,7 @@ struct Prepared {
     body: SlotBody,
     bytes: Bytes,
     digest: Digest,
+    ready: Option<ReadySlot>,
 }
 
 /// Logs the transaction of a verb whose caller went away while its outcome was open.
@@ -211,7 +212,8 @@ impl Catalog {
             imports,
         };
         let head = self.known().await?;
-        let Some(first) = txn.prepare(Arc::clone(&head), 1).await? else {
+        let (head, first) = txn.prepare_on(head, 1).await?;
+        let Some(first) = first else {
             return Ok(txn.finish(Arc::clone(&head), head, false, 1));
         };
         let mut open = LogIfDropped(Some(txn.stage.txn().clone()));
@@ -319,7 +321,9 @@ impl<O: Operation> Transaction<O> {
         for attempt in 1..=limits::COMMIT_ATTEMPTS {
             let store = self.catalog.store();
             let slot = prepared.body.version;
-            let created = store.create_slot(slot, prepared.bytes.clone()).await;
+            let ready = prepared.ready.take();
+            let created = store.create_ready(slot, prepared.bytes.clone(), ready);
+            let created = created.await;
             match self
                 .catalog
                 .resolve(self.stage.txn(), &prepared, created)
@@ -335,7 +339,8 @@ impl<O: Operation> Transaction<O> {
             let env = self.catalog.env().clone();
             env.clock.sleep(back_off(attempt, env.ids.jitter())).await;
             let head = self.catalog.look().await?;
-            match self.prepare(Arc::clone(&head), attempt + 1).await? {
+            let (head, next) = self.prepare_on(head, attempt + 1).await?;
+            match next {
                 Some(next) => prepared = next,
                 None => return Ok(self.finish(Arc::clone(&head), head, false, attempt + 1)),
             }
@@ -349,6 +354,26 @@ impl<O: Operation> Transaction<O> {
             dataset: dataset.unwrap_or_default(),
             attempts: limits::COMMIT_ATTEMPTS,
         })
+    }
+
+    /// Prepares on `head`, or on a newer one where a sweep has deleted meanwhile what only `head` read.
+    async fn prepare_on(
+        &mut self,
+        mut head: Arc<Head>,
+        number: u32,
+    ) -> Result<(Arc<Head>, Option<Prepared>)> {
+        loop {
+            match self.prepare(Arc::clone(&head), number).await {
+                Err(error) if error.is_missing_object() => {
+                    let newer = self.catalog.look().await?;
+                    if newer.version <= head.version {
+                        return Err(error);
+                    }
+                    head = newer;
+                }
+                prepared => return Ok((head, prepared?)),
+            }
+        }
     }
 
     /// Checks and prepares on `head`, and puts the attempt's objects.
@@ -377,12 +402,18 @@ impl<O: Operation> Transaction<O> {
         };
         let body = next_body(self.catalog.store(), &mut self.stage, &head, edit).await?;
         let (bytes, digest) = body.encode()?;
-        self.stage.flush(self.catalog.store()).await?;
+        let (bytes, store) = (Bytes::from(bytes), self.catalog.store());
+        let (flushed, ready) = futures::join!(
+            self.stage.flush(store),
+            store.ready_slot(body.version, bytes.clone())
+        );
+        flushed?;
         Ok(Some(Prepared {
             parent: head,
             body,
-            bytes: bytes.into(),
+            bytes,
             digest,
+            ready,
         }))
     }
 

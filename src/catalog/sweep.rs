@@ -40,6 +40,8 @@ pub struct Expire {
     pub dataset: Option<String>,
     /// The branch.
     pub branch: BranchName,
+    /// Its id, if only that branch is meant and not another that takes its name meanwhile.
+    pub branch_id: Option<String>,
     /// Versions below it go, except the current one, pinned ones and those that other branches were
     /// made from or descend from.
     pub before: u64,
@@ -66,6 +68,12 @@ impl Operation for Expire {
             });
         }
         let branch = dataset.branch(&self.branch).cloned().ok_or_else(missing)?;
+        if self.branch_id.as_ref().is_some_and(|id| *id != branch.id) {
+            return Err(Error::ParentMoved {
+                table: format!("{}@{}", self.name, self.branch),
+                what: "deleted",
+            });
+        }
         let mut manifest = BranchManifest::load(&store, &branch.manifest).await?;
         let pins = attempt.head.body.pins.entries(&store).await?;
         let lapsed = lapsed(attempt, &pins);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 
+use super::moves::only_moved_since;
 use super::successor::{Content, Place, Requester, Written, write};
 use crate::catalog::branch::{descendants, lineage, prune};
 use crate::catalog::commit::{Attempt, Edit, Import, Operation};
@@ -306,8 +307,15 @@ impl Operation for Delete {
         let found = found.await?.filter(|d| d.id == self.dataset);
         let mut dataset = found.ok_or_else(changed)?;
         let gone = dataset.branches.remove(&self.branch).ok_or_else(changed)?;
-        if (&gone.id, &gone.commit_id) != (&self.seen.0, &self.seen.1) {
+        if gone.id != self.seen.0 {
             return Err(changed());
+        }
+        if gone.commit_id != self.seen.1 {
+            let (store, head) = (attempt.store(), attempt.head);
+            let now = graph(store, head, &self.graph, &self.branch, &At::Head).await?;
+            if !only_moved_since(store, &now, &self.seen.1, None).await? {
+                return Err(changed());
+            }
         }
         let (store, named) = (attempt.store(), (&self.branch, gone.id.as_str()));
         check_deletable(store, attempt.head, &dataset, &self.graph, named).await?;

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use roaring::RoaringBitmap;
 
 use super::branch::{changed, fork_of};
+use super::moves::{only_moved, rebased};
 use super::successor::{Content, NewIds, Place, Requester, Written, write};
 use super::tables::next_tables;
 use crate::catalog::Catalog;
@@ -173,12 +175,25 @@ pub struct TableWrite {
     pub type_id: u64,
     /// Rows that go.
     pub removed: Removed,
-    /// New rows, in fragments of their own.
+    /// New rows in fragments that were staged.
     pub fragments: Vec<Fragment>,
+    /// New rows that are not staged: few enough to be held until the commit, which writes them together
+    /// with the newest rows of the table. Columns of the current schema, in the order of the layout.
+    pub rows: Vec<RecordBatch>,
     /// Row ids that the new rows took from the counter of `base`, from its value on.
     pub new_rids: u64,
     /// Whether no key of the new rows was there before.
     pub insert_only: bool,
+}
+
+impl TableWrite {
+    /// Number of the new rows.
+    pub(super) fn new_rows(&self) -> u64 {
+        let staged: u64 = self.fragments.iter().map(|f| f.rows).sum();
+        self.rows
+            .iter()
+            .fold(staged, |sum, batch| sum + batch.num_rows() as u64)
+    }
 }
 
 /// A write that was prepared on one state of a branch.
@@ -208,9 +223,11 @@ struct Write {
 /// Commits a write of any number of tables at once.
 ///
 /// # Errors
-/// `ReadSetChanged` if the branch moved since `base` was read, or if there is a branch of the name of
-/// `fork` by now: prepare anew. Commits of other branches
-/// move the row-id counters, which shifts the row ids of the new rows, and nothing else. Whatever [`Catalog::commit`] returns. Nothing is changed then.
+/// `ReadSetChanged` if rows of the branch changed since `base` was read, or if there is a branch of the
+/// name of `fork` by now: prepare anew. Where rows only
+/// moved, those that go are found again by their ids. Commits of other branches move the row-id counters,
+/// which shifts the row ids of the new rows, and nothing else. Whatever [`Catalog::commit`] returns.
+/// Nothing is changed then.
 pub async fn write_graph(
     catalog: &Arc<Catalog>,
     stage: Stager,
@@ -240,11 +257,9 @@ impl Operation for Write {
             Err(Error::NotFound { .. }) => return Err(moved(base)),
             other => other?,
         };
+        let (store, env) = (Arc::clone(attempt.store()), attempt.catalog.env().clone());
         // An expiry writes the manifest anew, but neither the branch nor the commit.
-        let same = parent.dataset.id == base.dataset.id
-            && parent.manifest.branch == base.manifest.branch
-            && parent.commit_id() == base.commit_id();
-        if !same {
+        if !only_moved(&store, base, &parent).await? {
             return Err(moved(base));
         }
         if let Some(taken) = &self.write.fork
@@ -252,7 +267,11 @@ impl Operation for Write {
         {
             return Err(changed(name, taken));
         }
-        let edit = self.build(attempt, &parent).await?;
+        let tables = match parent.commit_id() == base.commit_id() {
+            true => self.write.tables.clone(),
+            false => rebased(&store, &env, base, &parent, &self.write.tables).await?,
+        };
+        let edit = self.build(attempt, &parent, &tables).await?;
         Ok(Some(edit))
     }
 }
@@ -274,7 +293,12 @@ impl Write {
         shifts.filter(|(_, shift)| shift.shift > 0).collect()
     }
 
-    async fn build(&mut self, attempt: &mut Attempt<'_>, parent: &GraphSnapshot) -> Result<Edit> {
+    async fn build(
+        &mut self,
+        attempt: &mut Attempt<'_>,
+        parent: &GraphSnapshot,
+        tables: &[TableWrite],
+    ) -> Result<Edit> {
         let mark = attempt.stage.mark();
         let store = Arc::clone(attempt.store());
         let before = parent.manifest.all_tables(&store).await?;
@@ -283,7 +307,7 @@ impl Write {
             *dataset.next_rids.entry(write.type_id).or_default() += write.new_rids;
         }
         let (stamp, shifts) = (parent.manifest.version + 1, self.shifts(parent));
-        let next = next_tables(attempt, parent, stamp, &self.write.tables, &shifts).await?;
+        let next = next_tables(attempt, parent, stamp, tables, &shifts).await?;
         let content = Content {
             kind: self.write.kind,
             name: parent.name.clone(),

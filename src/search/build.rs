@@ -8,11 +8,14 @@ use arrow::array::AsArray;
 use arrow::datatypes::DataType;
 use futures::TryStreamExt;
 
+use super::declared::index_option;
 use super::fragment::Rows;
 use super::text::TextColumn;
 use super::vector::VectorColumn;
 use crate::ann::{self, Metric};
 use crate::env::Env;
+use crate::graph::schema::{GraphType, Member};
+use crate::graph::value::{Scalar, ValueType};
 use crate::store::Stager;
 use crate::table::manifest::{Entry, Fragment, Segment, SegmentKind};
 use crate::table::read::TableReader;
@@ -51,6 +54,37 @@ pub enum VectorKind {
 }
 
 impl Index {
+    /// The indexes that a type declares and that are objects: over vectors and over texts. Indexes on other
+    /// properties need none, since pages of fragments have bounds.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an option that no version of the schema language takes.
+    pub fn declared(of: &GraphType) -> Result<Vec<Self>> {
+        let mut declared: Vec<Self> = Vec::new();
+        for member in of.indexes.iter().flat_map(|index| &index.members) {
+            let Member::Property(property) = member else {
+                continue;
+            };
+            let known = declared.iter().any(|index| index.column() == *property);
+            let value_type = of.property_by_id(*property).map(|p| &p.value_type);
+            declared.extend(match value_type {
+                _ if known => None,
+                Some(ValueType::Vector(_)) => Some(Self::Vector {
+                    column: VectorColumn::of_property(of, *property)?,
+                    kind: match index_option(of, *property, "kind") {
+                        Some("hnsw") => VectorKind::Hnsw,
+                        _ => VectorKind::Ivf,
+                    },
+                }),
+                Some(ValueType::Scalar(Scalar::String)) => TextColumn::of_property(of, *property)
+                    .map(Self::Text)
+                    .map(Some)?,
+                _ => None,
+            });
+        }
+        Ok(declared)
+    }
+
     /// Property id of the column.
     pub fn column(&self) -> u64 {
         match self {

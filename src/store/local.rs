@@ -2,7 +2,10 @@
 //! is there completely or not at all.
 //!
 //! A put writes a file under `.tmp`, syncs it, gives it its final name (create: a hard link, which
-//! fails when the name is taken; overwrite: a rename) and syncs the directory. `object_store`'s own
+//! fails when the name is taken; overwrite: a rename) and syncs the directory. Where an overwrite finds
+//! nothing to replace, content and name are synced together: a power cut before the answer may leave the
+//! name with other content, which nobody was told to be there. Readers of this process and of others see
+//! whole objects all the same. `object_store`'s own
 //! local store syncs nothing. Directories are never removed. Deletes are not synced: a deleted object
 //! may come back after a power cut, where the next sweep finds it again.
 
@@ -29,7 +32,7 @@ use object_store::{
     ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 
-use super::disk::{Disk, StdDisk};
+use super::disk::{Disk, FileMeta, StdDisk};
 use dirs::Directories;
 use errors::{generic, name_error, not_implemented, store_error, write_error};
 use read::put_result;
@@ -64,6 +67,13 @@ struct Inner {
     root: PathBuf,
     blocking: Blocking,
     dirs: Directories,
+}
+
+/// The synced bytes of an object without a name; they go when this is dropped.
+#[derive(Debug)]
+pub(crate) struct ReadyFile {
+    temp: TempFile,
+    meta: FileMeta,
 }
 
 impl fmt::Display for LocalStore {
@@ -105,6 +115,19 @@ impl LocalStore {
     /// number. A put or upload that is still running but older loses its file and fails.
     pub async fn sweep_temp(&self, older_than: SystemTime) -> Result<u64> {
         self.run(move |inner| temp::sweep(inner, older_than)).await
+    }
+
+    /// Writes and syncs the bytes of an object that will be created, so that only its name is left to do.
+    pub(crate) async fn ready(&self, location: &Path, bytes: Bytes) -> Result<ReadyFile> {
+        let location = location.clone();
+        self.run(move |inner| inner.ready(&location, &[bytes]))
+            .await
+    }
+
+    /// Creates the object whose bytes are ready; `AlreadyExists` when the name is taken.
+    pub(crate) async fn create(&self, location: &Path, ready: ReadyFile) -> Result<PutResult> {
+        let location = location.clone();
+        self.run(move |inner| inner.create(&location, ready)).await
     }
 
     async fn run<T: Send + 'static>(
@@ -205,15 +228,85 @@ impl Inner {
         data: &PutPayload,
         create: bool,
     ) -> Result<PutResult> {
+        let chunks: Vec<Bytes> = data.iter().cloned().collect();
+        if create {
+            let ready = self.ready(location, &chunks)?;
+            return self.create(location, ready);
+        }
+        let (temp, meta) = self.write(location, &chunks)?;
+        if !self.publish_new(&temp, location)? {
+            (temp.file.sync()).map_err(|e| write_error("syncing", location, e))?;
+            temp.publish(location, false)?;
+        }
+        Ok(put_result(&meta))
+    }
+
+    /// A file that is not synced.
+    fn write(self: &Arc<Self>, location: &Path, chunks: &[Bytes]) -> Result<(TempFile, FileMeta)> {
         self.file_of(location)?;
         let temp = TempFile::create(self, location)?;
-        let chunks: Vec<Bytes> = data.iter().cloned().collect();
-        let meta = (temp.file.append(&chunks))
+        let meta = temp.file.append(chunks).and_then(|()| temp.file.metadata());
+        let meta = meta.map_err(|e| write_error("writing", location, e))?;
+        Ok((temp, meta))
+    }
+
+    /// A synced file that waits for its name.
+    fn ready(self: &Arc<Self>, location: &Path, chunks: &[Bytes]) -> Result<ReadyFile> {
+        self.file_of(location)?;
+        let temp = TempFile::create(self, location)?;
+        let meta = (temp.file.append(chunks))
             .and_then(|()| temp.file.sync())
             .and_then(|()| temp.file.metadata())
             .map_err(|e| write_error("writing", location, e))?;
-        temp.publish(location, create)?;
-        Ok(put_result(&meta))
+        Ok(ReadyFile { temp, meta })
+    }
+
+    /// Gives a synced file a name that must be free.
+    fn create(&self, location: &Path, ready: ReadyFile) -> Result<PutResult> {
+        ready.temp.publish(location, true)?;
+        Ok(put_result(&ready.meta))
+    }
+
+    /// Gives an unsynced file a free name and syncs both together; false if the name is taken.
+    fn publish_new(&self, temp: &TempFile, location: &Path) -> Result<bool> {
+        let target = self.file_of(location)?;
+        let dir = target.parent().unwrap_or(&self.root);
+        let mut retry = true;
+        let fresh = loop {
+            let fresh = (self.dirs.make(&*self.disk, dir, false))
+                .map_err(|e| write_error("making the directory", location, e))?;
+            match self.disk.link_new(temp.path(), &target) {
+                Ok(()) => break fresh,
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => return Ok(false),
+                // Somebody removed an empty directory that this process had seen.
+                Err(e) if retry && e.kind() == io::ErrorKind::NotFound => {
+                    self.dirs.forget();
+                    retry = false;
+                }
+                Err(source) => return Err(name_error(location, source)),
+            }
+        };
+        let names = || {
+            (self.dirs.sync(&*self.disk, fresh))
+                .and_then(|()| self.dirs.publish(&*self.disk, dir))
+                .map_err(|e| write_error("syncing the directory", location, e))
+        };
+        let content = || {
+            let synced = temp.file.sync();
+            synced.map_err(|e| write_error("syncing", location, e))
+        };
+        match self.blocking {
+            Blocking::Inline => content().and_then(|()| names())?,
+            // Both wait for the same step of the medium.
+            Blocking::Pool => std::thread::scope(|scope| {
+                let content = scope.spawn(content);
+                let named = names();
+                let synced = content.join();
+                synced.unwrap_or_else(|_| Err(generic("a sync did not end")))?;
+                named
+            })?,
+        }
+        Ok(true)
     }
 
     fn delete(&self, location: &Path) -> Result<()> {

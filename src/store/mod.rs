@@ -78,7 +78,12 @@ pub struct Store {
     atomic_list: bool,
     cache: ObjectCache,
     indexes: ObjectCache,
+    local: Option<LocalStore>,
 }
+
+/// A slot whose bytes are on the medium already.
+#[derive(Debug)]
+pub(crate) struct ReadySlot(local::ReadyFile);
 
 fn unquoted(e_tag: Option<String>) -> Option<String> {
     e_tag.map(|tag| tag.trim_matches('"').to_owned())
@@ -101,6 +106,16 @@ impl Store {
             atomic_list,
             cache,
             indexes: ObjectCache::with_capacity(limits::INDEX_CACHE_BYTES),
+            local: None,
+        }
+    }
+
+    /// A root in a directory of local files.
+    pub fn on_files(files: LocalStore, display: impl Into<String>) -> Self {
+        let inner = Arc::new(files.clone());
+        Self {
+            local: Some(files),
+            ..Self::new(inner, Path::default(), display, false)
         }
     }
 
@@ -164,6 +179,39 @@ impl Store {
             .await
             .map_err(|e| Error::storage("put", key, e))?;
         Ok(())
+    }
+
+    /// Brings the bytes of a slot to the medium before it is created, where the store can do that: on
+    /// local files each step waits for the medium.
+    pub(crate) async fn ready_slot(&self, version: u64, bytes: Bytes) -> Option<ReadySlot> {
+        let path = self.path(&layout::slot_key(version));
+        match self.local.as_ref()?.ready(&path, bytes).await {
+            Ok(ready) => Some(ReadySlot(ready)),
+            Err(error) => {
+                tracing::debug!(version, %error, "a slot could not be made ready");
+                None
+            }
+        }
+    }
+
+    /// As [`Store::create_slot`], of bytes that may be ready.
+    pub(crate) async fn create_ready(
+        &self,
+        version: u64,
+        bytes: Bytes,
+        ready: Option<ReadySlot>,
+    ) -> Created {
+        let (Some(local), Some(ReadySlot(ready))) = (&self.local, ready) else {
+            return self.create_slot(version, bytes).await;
+        };
+        let path = self.path(&layout::slot_key(version));
+        match local.create(&path, ready).await {
+            Ok(_) => Created::Created,
+            Err(error) => {
+                tracing::debug!(version, %error, "create of a slot is unresolved");
+                Created::Unresolved
+            }
+        }
     }
 
     /// One create-only put of a slot.

@@ -65,6 +65,11 @@ impl Stager {
         Ok(object)
     }
 
+    /// Adds the bytes of an object whose key was reserved; they are put with the rest.
+    pub(crate) fn put_later(&mut self, key: &str, bytes: Vec<u8>) {
+        self.pending.push((key.to_owned(), bytes.into()));
+    }
+
     /// Adds canonical JSON.
     pub fn add_json<T: serde::Serialize>(&mut self, value: &T) -> Result<ObjRef> {
         self.add("json", canonical_json(value)?)

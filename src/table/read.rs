@@ -287,6 +287,17 @@ impl TableReader {
         entries: &[Entry],
         options: &ReadOptions,
     ) -> Result<BatchStream> {
+        self.scan_with(entries, Vec::new(), options).await
+    }
+
+    /// As [`TableReader::scan_entries`], together with rows from elsewhere: each stream in the order of
+    /// the table, with all columns of its schema.
+    pub(crate) async fn scan_with(
+        &self,
+        entries: &[Entry],
+        others: Vec<BatchStream>,
+        options: &ReadOptions,
+    ) -> Result<BatchStream> {
         let mut columns = self.columns(options.columns.as_deref())?;
         let wanted = columns.len();
         let unread = |id: &&u64| !columns.iter().any(|c| c.id == **id);
@@ -305,7 +316,8 @@ impl TableReader {
             }
         }
         let streams = futures::stream::iter(opening).buffered(CONCURRENT_OPENS);
-        let streams: Vec<BatchStream> = streams.try_collect().await?;
+        let mut streams: Vec<BatchStream> = streams.try_collect().await?;
+        streams.extend(others);
         let mut ids: Vec<u64> = columns.iter().map(|c| c.id).collect();
         let schema = output_schema(&columns, options.positions)?;
         ids.resize(schema.fields().len(), 0);

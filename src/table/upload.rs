@@ -115,6 +115,19 @@ impl Upload {
         std::mem::take(&mut self.sums).finish(std::mem::take(&mut self.key), footer, stage)
     }
 
+    /// Leaves a small object to the puts of `stage`, which go together; a large one is made visible now.
+    pub(crate) async fn finish_later(
+        mut self,
+        footer: u64,
+        stage: &mut Stager,
+    ) -> Result<DataFile> {
+        if self.multipart.is_some() || self.buffer.len() == PART_BYTES {
+            return self.finish(footer, stage).await;
+        }
+        stage.put_later(&self.key, std::mem::take(&mut self.buffer));
+        std::mem::take(&mut self.sums).finish(std::mem::take(&mut self.key), footer, stage)
+    }
+
     async fn complete(&mut self) -> Result<()> {
         let rest = std::mem::take(&mut self.buffer);
         if self.multipart.is_none() && rest.len() < PART_BYTES {

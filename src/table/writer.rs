@@ -13,14 +13,14 @@ use parquet::file::metadata::ParquetMetaData;
 use super::bitmap::DeadRows;
 use super::chunk::{Chunk, Chunker};
 use super::conform::conform;
-use super::manifest::{Fragment, Layout, SchemaVersion};
+use super::manifest::{Fragment, KeyRange, Layout, SchemaVersion};
 use super::order::{OrderCheck, SortKeys, check_key_bytes};
 use super::properties::writer_options;
 use super::reservation::Reservation;
 use super::schema::arrow_schema;
 use super::upload::Upload;
 use crate::env::Env;
-use crate::store::{Stager, Store};
+use crate::store::{DataFile, Stager, Store};
 use crate::{Error, Result};
 
 /// Rows of a fragment: positions are u32 and `u32::MAX` is never one.
@@ -164,22 +164,32 @@ impl FragmentWriter {
         let Some(keys) = self.order.range() else {
             return Ok(None);
         };
-        let footer = match self.end().await {
-            Ok(footer) => footer,
-            Err(error) => {
-                self.upload.abort().await;
-                return Err(error);
-            }
+        let footer = self.ended().await?;
+        let file = self.upload.finish(footer, stage).await?;
+        Ok(Some(fragment(file, self.rows, keys, self.schema_id)))
+    }
+
+    /// As [`FragmentWriter::finish`], for a fragment that a commit makes: a small object is put together
+    /// with the other objects of `stage`.
+    ///
+    /// # Errors
+    /// As [`FragmentWriter::finish`].
+    pub(crate) async fn finish_later(mut self, stage: &mut Stager) -> Result<Option<Fragment>> {
+        let Some(keys) = self.order.range() else {
+            return Ok(None);
         };
-        Ok(Some(Fragment {
-            file: self.upload.finish(footer, stage).await?,
-            rows: self.rows,
-            keys,
-            schema: self.schema_id,
-            shift: Default::default(),
-            dead: DeadRows::default(),
-            segments: Vec::new(),
-        }))
+        let footer = self.ended().await?;
+        let file = self.upload.finish_later(footer, stage).await?;
+        Ok(Some(fragment(file, self.rows, keys, self.schema_id)))
+    }
+
+    /// Ends the bytes; the length of the footer.
+    async fn ended(&mut self) -> Result<u64> {
+        let ended = self.end().await;
+        if ended.is_err() {
+            self.upload.abort().await;
+        }
+        ended
     }
 
     async fn end(&mut self) -> Result<u64> {
@@ -196,6 +206,18 @@ impl FragmentWriter {
     /// Gives the fragment up and deletes what was uploaded of it.
     pub async fn abort(mut self) {
         self.upload.abort().await;
+    }
+}
+
+fn fragment(file: DataFile, rows: u64, keys: KeyRange, schema: u64) -> Fragment {
+    Fragment {
+        file,
+        rows,
+        keys,
+        schema,
+        shift: Default::default(),
+        dead: DeadRows::default(),
+        segments: Vec::new(),
     }
 }
 

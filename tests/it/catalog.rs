@@ -44,6 +44,7 @@ fn expire(name: &str, before: u64, include_base: bool) -> Expire {
     Expire {
         name: Name::parse(name).unwrap(),
         branch: BranchName::main(),
+        branch_id: None,
         before,
         include_base,
         dataset: None,

@@ -3,6 +3,7 @@
 mod branches;
 mod evolve;
 mod input;
+mod maintenance;
 mod mutate;
 mod query;
 mod schema;

@@ -125,6 +125,7 @@ impl Op {
                 let expire = Expire {
                     name: table_name(),
                     branch: BranchName::main(),
+                    branch_id: None,
                     before: *before,
                     include_base: *include_base,
                     dataset: None,

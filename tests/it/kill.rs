@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use object_store::ObjectStore;
-use object_store::path::Path;
 use stratagraph::catalog::{Catalog, Expire, resolve};
 use stratagraph::env::Env;
 use stratagraph::ident::{BranchName, Name, TxnId};
@@ -28,7 +27,7 @@ fn local(root: &FilePath) -> Arc<dyn ObjectStore> {
 }
 
 fn open(root: &FilePath) -> Arc<Catalog> {
-    let store = Store::new(local(root), Path::default(), "file:///", false);
+    let store = Store::on_files(LocalStore::new(root).unwrap(), "file:///");
     Catalog::new(Arc::new(store), Env::system())
 }
 
@@ -64,6 +63,7 @@ async fn work(catalog: &Arc<Catalog>, seed: u64) {
                 let expire = Expire {
                     name,
                     branch,
+                    branch_id: None,
                     before,
                     include_base: true,
                     dataset: None,

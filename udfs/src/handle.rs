@@ -19,15 +19,16 @@ use crate::pinned::PinnedSource;
 use crate::report::{
     BranchReport, BranchRow, ChangeRow, CommitRow, CommitStatus, ConflictRow, DropReport,
     ExpireReport, GarbageReport, GenerateReport, GraphChangeRow, GraphCreateReport,
-    GraphDropReport, GraphLoadReport, GraphMutateReport, GraphRow, GraphSchemaRow, IndexReport,
-    ModelRow, NeighborReport, PinRow, RecomputeRow, RefreshPlan, RefreshReport, RejectedRow,
-    SchemaStepRow, SegmentRow, StalenessRow, TableRow, VerifyRow, VersionRow, ViolationRow,
+    GraphDropReport, GraphExpireReport, GraphIndexRow, GraphLoadReport, GraphMutateReport,
+    GraphOptimizeRow, GraphRow, GraphSchemaRow, IndexReport, ModelRow, NeighborReport, PinRow,
+    RecomputeRow, RefreshPlan, RefreshReport, RejectedRow, SchemaStepRow, SegmentRow, StalenessRow,
+    TableRow, VerifyRow, VersionRow, ViolationRow,
 };
 use crate::verbs::{
     self, ApplySchema, BranchFrom, BuildIndex, Cascade, CommitFilter, CompactOptions, CreatePin,
-    GenerateEmbeddings, GraphLoad, GraphLoadTable, GraphMerge, GraphMutate, GraphState,
-    HybridSearch, ImportEmbeddings, NeighborGraph, RefreshOptions, Search, SearchHit, TextSearch,
-    VectorSearch, Wanted,
+    ExpireBefore, GenerateEmbeddings, GraphLoad, GraphLoadTable, GraphMerge, GraphMutate,
+    GraphState, HybridSearch, ImportEmbeddings, NeighborGraph, RefreshOptions, Search, SearchHit,
+    TextSearch, VectorSearch, Wanted,
 };
 
 /// A store, opened for the session on which it was installed. Clones share everything.
@@ -316,6 +317,34 @@ impl Stratagraph {
     /// What keeps a branch from being merged; nothing is written.
     pub async fn graph_merge_conflicts(&self, merge: &GraphMerge) -> Result<Vec<ConflictRow>> {
         verbs::graph::graph_merge_conflicts(&self.run(), merge).await
+    }
+
+    /// Merges the fragments of each type of `graph` (or `graph@branch`) into one without dead rows and
+    /// builds the indexes that are declared, in one commit. Where nothing is to do there is no commit.
+    ///
+    /// # Errors
+    /// `NotFound`, `ParentMoved` for a graph that is dropped meanwhile, those of memory and of the commit.
+    /// Nothing is changed then, except as `CommitUnknown` says.
+    pub async fn graph_optimize(&self, graph: &str) -> Result<Vec<GraphOptimizeRow>> {
+        verbs::graph::graph_optimize(&self.run(), graph, None).await
+    }
+
+    /// Indexes of `graph` (or `graph@branch`), and how many rows they cover.
+    pub async fn graph_indexes(&self, graph: &str) -> Result<Vec<GraphIndexRow>> {
+        verbs::graph::graph_indexes(&self.run(), graph, None).await
+    }
+
+    /// Forgets older states of `graph` (or `graph@branch`) and deletes what only they referenced: never a
+    /// head, a pinned state, or one that a branch was made from or has merged.
+    ///
+    /// # Errors
+    /// `NotFound` for the graph, the branch or the commit; the commit's own.
+    pub async fn graph_expire(
+        &self,
+        graph: &str,
+        before: &ExpireBefore,
+    ) -> Result<GraphExpireReport> {
+        verbs::graph::graph_expire(&self.run(), graph, before, None).await
     }
 
     /// Makes a table from a source of the session and publishes it as version 0.

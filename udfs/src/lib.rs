@@ -40,15 +40,15 @@ pub use pinned::PinnedSource;
 pub use report::{
     BranchReport, BranchRow, ChangeRow, CommitRow, CommitStatus, ConflictRow, DropReport,
     ExpireReport, GarbageReport, GenerateReport, GraphChangeRow, GraphCreateReport,
-    GraphDropReport, GraphLoadReport, GraphMutateReport, GraphRow, GraphSchemaRow, IndexReport,
-    Micros, ModelRow, NeighborReport, PinRow, RecomputeRow, RefreshPlan, RefreshReport,
-    RejectedRow, Report, SchemaStepRow, SegmentRow, StalenessRow, TableRow, VerifyRow, VersionRow,
-    ViolationRow,
+    GraphDropReport, GraphExpireReport, GraphIndexRow, GraphLoadReport, GraphMutateReport,
+    GraphOptimizeRow, GraphRow, GraphSchemaRow, IndexReport, Micros, ModelRow, NeighborReport,
+    PinRow, RecomputeRow, RefreshPlan, RefreshReport, RejectedRow, Report, SchemaStepRow,
+    SegmentRow, StalenessRow, TableRow, VerifyRow, VersionRow, ViolationRow,
 };
 pub use stratagraph_providers::{check_ddl, find_error};
 pub use verbs::{
     ApplySchema, BranchFrom, BuildIndex, Cascade, CommitFilter, CompactOptions, CreatePin,
-    GenerateEmbeddings, GraphLoad, GraphLoadTable, GraphMerge, GraphMutate, GraphState,
-    HybridSearch, ImportEmbeddings, LoadSource, NeighborGraph, QueryParams, RefreshOptions, Search,
-    SearchHit, TableSource, TextSearch, VectorSearch, Wanted,
+    ExpireBefore, GenerateEmbeddings, GraphLoad, GraphLoadTable, GraphMerge, GraphMutate,
+    GraphState, HybridSearch, ImportEmbeddings, LoadSource, NeighborGraph, QueryParams,
+    RefreshOptions, Search, SearchHit, TableSource, TextSearch, VectorSearch, Wanted,
 };

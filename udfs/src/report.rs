@@ -149,7 +149,8 @@ mod graph;
 
 pub use graph::{
     BranchReport, BranchRow, ConflictRow, GraphChangeRow, GraphCreateReport, GraphDropReport,
-    GraphLoadReport, GraphMutateReport, GraphRow, GraphSchemaRow, SchemaStepRow, ViolationRow,
+    GraphExpireReport, GraphIndexRow, GraphLoadReport, GraphMutateReport, GraphOptimizeRow,
+    GraphRow, GraphSchemaRow, SchemaStepRow, ViolationRow,
 };
 
 report! {

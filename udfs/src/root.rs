@@ -67,5 +67,5 @@ fn local(display: &str, directory: &FilePath) -> Result<Store> {
     let directory: PathBuf = directory.to_path_buf();
     let store = LocalStore::new(directory)
         .map_err(|_| unsupported(display, "its path cannot be made absolute"))?;
-    Ok(Store::new(Arc::new(store), Path::default(), display, false))
+    Ok(Store::on_files(store, display))
 }

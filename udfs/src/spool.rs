@@ -228,15 +228,24 @@ impl Spool {
         Self { schema, segments }
     }
 
+    /// Columns of the rows.
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
     /// Rows of all segments.
     pub(crate) fn rows(&self) -> u64 {
         self.segments.iter().map(|s| s.rows).sum()
     }
 
+    /// Bytes of all rows in memory, about.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.segments.iter().map(|s| s.bytes).sum()
+    }
+
     /// Bytes of a row, about.
     pub(crate) fn row_bytes(&self) -> usize {
-        let bytes: u64 = self.segments.iter().map(|s| s.bytes).sum();
-        usize::try_from(bytes / self.rows().max(1)).unwrap_or(usize::MAX)
+        usize::try_from(self.bytes() / self.rows().max(1)).unwrap_or(usize::MAX)
     }
 
     /// The spool as a table.

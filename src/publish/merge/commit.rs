@@ -14,6 +14,7 @@ use crate::catalog::manifest::type_key;
 use crate::catalog::slot::CommitKind;
 use crate::publish::branch::{changed, check_deletable};
 use crate::publish::graph::{GraphCommit, TableWrite};
+use crate::publish::moves::{only_moved, rebased};
 use crate::publish::successor::{self, Place, Requester, write};
 use crate::publish::tables::{NextTables, next_tables};
 use crate::store::Stager;
@@ -69,10 +70,7 @@ impl Merge {
             Err(Error::NotFound { .. }) => return Err(changed()),
             other => other?,
         };
-        let same = found.dataset.id == seen.dataset.id
-            && found.manifest.branch == seen.manifest.branch
-            && found.commit_id() == seen.commit_id();
-        match same {
+        match only_moved(attempt.store(), seen, &found).await? {
             true => Ok(found),
             false => Err(changed()),
         }
@@ -88,7 +86,12 @@ impl Merge {
         match &self.content {
             Content::Source => source_tables(attempt, source, target).await,
             Content::Tables(writes) => {
-                next_tables(attempt, target, stamp, writes, &BTreeMap::new()).await
+                let (store, env) = (Arc::clone(attempt.store()), attempt.catalog.env().clone());
+                let writes = match target.commit_id() == self.target.commit_id() {
+                    true => writes.clone(),
+                    false => rebased(&store, &env, &self.target, target, writes).await?,
+                };
+                next_tables(attempt, target, stamp, &writes, &BTreeMap::new()).await
             }
         }
     }

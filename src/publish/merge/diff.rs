@@ -1,9 +1,13 @@
 //! What one side of a merge changed since the base: rows of one type, by id.
 //!
 //! Fragments never change and sides share those of the base, so only rows are read that one of the two
-//! states has and the other has not in the same place. Rows that only moved cancel out by content.
+//! states has and the other has not in the same place. Rows that only moved cancel out while both are read
+//! in their common order, so that they take no memory.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
+use std::iter::Peekable;
+use std::vec;
 
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{UInt32Type, UInt64Type};
@@ -13,7 +17,8 @@ use roaring::RoaringBitmap;
 
 use crate::digest::Digest;
 use crate::graph::schema::{GraphType, Member};
-use crate::table::bitmap::DeadRows;
+use crate::publish::moves::{all, with_live};
+use crate::table::BatchStream;
 use crate::table::manifest::{Entry, Fragment};
 use crate::table::read::{ReadOptions, TableReader};
 use crate::table::reservation::Reservation;
@@ -72,20 +77,14 @@ impl Changes {
         }
     }
 
-    /// Notes the rows of a batch.
-    pub(in crate::publish) fn take(
-        &mut self,
-        encoder: &Encoder,
-        batch: &RecordBatch,
-        put: fn(&mut Change, Row),
-    ) -> Result<()> {
-        let mut bytes = 0;
-        for (key, row) in encoder.rows(batch)? {
-            bytes += key.len() + row.src.as_ref().map_or(0, String::len);
-            bytes += size_of::<Row>() + row.tuples.len() * size_of::<Option<Digest>>() + 64;
+    fn put(&mut self, row: Option<(String, Row)>, put: fn(&mut Change, Row)) -> Result<()> {
+        if let Some((key, row)) = row {
+            let own = key.len() + row.src.as_ref().map_or(0, String::len);
+            let tuples = row.tuples.len() * size_of::<Option<Digest>>();
+            self.memory.grow(own + size_of::<Row>() + tuples + 64)?;
             put(self.rows.entry(key).or_default(), row);
         }
-        self.memory.grow(bytes)
+        Ok(())
     }
 }
 
@@ -119,11 +118,26 @@ pub(in crate::publish) async fn diff_within(
     if rows > most {
         return Ok(None);
     }
-    for entry in before {
-        read(of, base, &entry, &mut changes, Change::set_was).await?;
-    }
-    for entry in after {
-        read(of, side, &entry, &mut changes, Change::set_is).await?;
+    let mut was = Cursor::new(of, base, &before).await?;
+    let mut is = Cursor::new(of, side, &after).await?;
+    loop {
+        let (of_base, of_side) = (was.peek().await?, is.peek().await?);
+        let order = match (of_base, of_side) {
+            (None, None) => break,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some(a), Some(b)) => place(a).cmp(&place(b)),
+        };
+        // A row that only moved is in the same place of both orders, and held no longer than that.
+        let moved = order == Ordering::Equal
+            && of_base.map(|(_, row)| (row.content, row.rid))
+                == of_side.map(|(_, row)| (row.content, row.rid));
+        let of_base = was.next_if(order.is_le());
+        let of_side = is.next_if(order.is_ge());
+        if !moved {
+            changes.put(of_base, Change::set_was)?;
+            changes.put(of_side, Change::set_is)?;
+        }
     }
     changes
         .rows
@@ -132,6 +146,46 @@ pub(in crate::publish) async fn diff_within(
             _ => true,
         });
     Ok(Some(changes))
+}
+
+/// Where a row stands in the order of its table.
+fn place((key, row): &(String, Row)) -> ([u64; 2], &str) {
+    (row.ends.unwrap_or_default(), key)
+}
+
+/// Rows of some entries in the order of their table.
+struct Cursor {
+    encoder: Encoder,
+    batches: BatchStream,
+    rows: Peekable<vec::IntoIter<(String, Row)>>,
+}
+
+impl Cursor {
+    async fn new(of: &GraphType, reader: &TableReader, entries: &[Entry]) -> Result<Self> {
+        let options = ReadOptions::default().with_positions();
+        Ok(Self {
+            encoder: Encoder::new(of, reader, &options)?,
+            batches: reader.scan_entries(entries, &options).await?,
+            rows: Vec::new().into_iter().peekable(),
+        })
+    }
+
+    async fn peek(&mut self) -> Result<Option<&(String, Row)>> {
+        while self.rows.peek().is_none() {
+            let Some(batch) = self.batches.try_next().await? else {
+                return Ok(None);
+            };
+            self.rows = self.encoder.rows(&batch)?.into_iter().peekable();
+        }
+        Ok(self.rows.peek())
+    }
+
+    fn next_if(&mut self, wanted: bool) -> Option<(String, Row)> {
+        match wanted {
+            true => self.rows.next(),
+            false => None,
+        }
+    }
 }
 
 /// Entries of `of` with only those rows live that `other` has not in the same file.
@@ -170,40 +224,8 @@ pub(in crate::publish) async fn only_in(
     Ok(only)
 }
 
-fn all(fragment: &Fragment) -> RoaringBitmap {
-    let mut all = RoaringBitmap::new();
-    all.insert_range(0..u32::try_from(fragment.rows).unwrap_or(u32::MAX));
-    all
-}
-
 async fn live(reader: &TableReader, entry: &Entry, fragment: &Fragment) -> Result<RoaringBitmap> {
     Ok(all(fragment) - reader.dead_rows(entry).await?)
-}
-
-/// An entry of which only some rows are live.
-pub(super) fn with_live(entry: &Entry, rows: &RoaringBitmap) -> Result<Entry> {
-    let mut entry = entry.clone();
-    if let Some(fragment) = &mut entry.fragment {
-        fragment.dead = DeadRows::from_bitmap(&(all(fragment) - rows))?;
-    }
-    Ok(entry)
-}
-
-/// Notes the live rows of an entry.
-pub(in crate::publish) async fn read(
-    of: &GraphType,
-    reader: &TableReader,
-    entry: &Entry,
-    changes: &mut Changes,
-    put: fn(&mut Change, Row),
-) -> Result<()> {
-    let options = ReadOptions::default().with_positions();
-    let encoder = Encoder::new(of, reader, &options)?;
-    let mut rows = reader.fragment_stream(entry, &options).await?;
-    while let Some(batch) = rows.try_next().await? {
-        changes.take(&encoder, &batch, put)?;
-    }
-    Ok(())
 }
 
 /// Columns that are compared as one value.

@@ -311,6 +311,7 @@ impl Planned {
                 type_id: *type_id,
                 removed: Removed::Positions(removed),
                 fragments: fragments.await?,
+                rows: Vec::new(),
                 new_rids: 0,
                 insert_only: plan.kills.is_empty(),
             });

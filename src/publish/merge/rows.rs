@@ -12,9 +12,9 @@ use futures::TryStreamExt;
 use roaring::RoaringBitmap;
 
 use super::decide::{Rids, Take};
-use super::diff::with_live;
 use crate::env::Env;
 use crate::graph::schema::GraphType;
+use crate::publish::moves::with_live;
 use crate::store::Stager;
 use crate::table::manifest::{Entry, Fragment, TableManifest};
 use crate::table::read::{ReadOptions, TableReader};

@@ -25,6 +25,14 @@ struct State {
     suspect: BTreeSet<PathBuf>,
 }
 
+/// Directories that are not known to be on the medium.
+#[derive(Debug, Default)]
+pub(super) struct Fresh {
+    dirs: Vec<PathBuf>,
+    /// Directories to sync, and whether that must succeed.
+    to_sync: Vec<(bool, PathBuf)>,
+}
+
 impl Directories {
     pub(super) fn new(root: PathBuf) -> Self {
         Self {
@@ -38,14 +46,20 @@ impl Directories {
     }
 
     /// Makes `dir` and syncs whatever its existence rests on.
+    pub(super) fn prepare(&self, disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+        let fresh = self.make(disk, dir, true)?;
+        self.sync(disk, fresh)
+    }
+
+    /// Makes `dir`, and says what has to be synced before anything in it is durable.
     ///
     /// That another process made a directory does not mean that it lived to sync it: every ancestor
     /// that this process has not synced itself counts as new. The directory just before it in name
-    /// order is synced too. A log that goes on in a new directory would otherwise outlive its last
-    /// entry in the old one, which its writer may have linked but not synced yet.
-    pub(super) fn prepare(&self, disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    /// order is synced too where `in_order`. A log that goes on in a new directory would otherwise outlive
+    /// its last entry in the old one, which its writer may have linked but not synced yet.
+    pub(super) fn make(&self, disk: &dyn Disk, dir: &Path, in_order: bool) -> io::Result<Fresh> {
         if self.state().durable.contains(dir) {
-            return Ok(());
+            return Ok(Fresh::default());
         }
         let made = disk.create_dir_all(dir)?;
         let fresh: Vec<&Path> = {
@@ -56,24 +70,34 @@ impl Directories {
         for dir in &fresh {
             let Some(parent) = dir.parent() else { continue };
             to_sync.insert(parent.to_path_buf());
-            if parent.starts_with(&self.root) {
+            if in_order && parent.starts_with(&self.root) {
                 to_sync.extend(sibling_before(disk, dir)?);
             }
         }
-        for dir in &to_sync {
-            let ours = dir.starts_with(&self.root)
-                || made.iter().any(|made| made.parent() == Some(dir.as_path()));
+        let ours = |dir: &Path| {
+            let made = || made.iter().any(|made| made.parent() == Some(dir));
+            dir.starts_with(&self.root) || made()
+        };
+        Ok(Fresh {
+            dirs: fresh.into_iter().map(Path::to_path_buf).collect(),
+            // Above the root a sync is a precaution, and may be forbidden.
+            to_sync: to_sync.into_iter().map(|dir| (ours(&dir), dir)).collect(),
+        })
+    }
+
+    /// Syncs what new directories rest on.
+    pub(super) fn sync(&self, disk: &dyn Disk, fresh: Fresh) -> io::Result<()> {
+        for (ours, dir) in &fresh.to_sync {
             match disk.sync_dir(dir) {
-                // Above the root this is a precaution, and may be forbidden.
-                Err(e) if ours => return Err(e),
+                Err(e) if *ours => return Err(e),
                 _ => {}
             }
         }
         let mut state = self.state();
-        if state.durable.len() + fresh.len() > REMEMBERED {
+        if state.durable.len() + fresh.dirs.len() > REMEMBERED {
             state.durable.clear();
         }
-        (state.durable).extend(fresh.into_iter().map(Path::to_path_buf));
+        state.durable.extend(fresh.dirs);
         Ok(())
     }
 

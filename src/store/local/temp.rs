@@ -93,6 +93,11 @@ impl TempFile {
         Ok(Self { name, file })
     }
 
+    /// Where it lies.
+    pub(super) fn path(&self) -> &FilePath {
+        &self.name.path
+    }
+
     /// Gives the synced file its final name.
     pub(super) fn publish(self, location: &Path, create: bool) -> Result<()> {
         self.name.publish(location, create)

@@ -1,7 +1,7 @@
 //! Branches of a graph: what they share, what they keep apart, and what expiry and collections leave.
 
 mod merge;
-mod model;
+pub(super) mod model;
 pub(super) mod orders;
 mod sweep;
 mod table;
@@ -36,6 +36,7 @@ pub(super) fn expire_request(branch: &str, before: u64) -> Expire {
         name: name("g"),
         dataset: None,
         branch: branch_name(branch),
+        branch_id: None,
         before,
         include_base: true,
         expired: Vec::new(),

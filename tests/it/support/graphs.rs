@@ -19,6 +19,7 @@ use stratagraph::publish::graph::{
     GraphCommit, GraphWrite, Removed, TableWrite, create_graph, write_graph,
 };
 use stratagraph::publish::merge::{MergeBranch, MergeOutcome, merge_branch};
+use stratagraph::publish::optimize::{OptimizeRequest, Optimized};
 use stratagraph::store::Stager;
 use stratagraph::table::manifest::Fragment;
 use stratagraph::table::read::{ReadOptions, TableReader};
@@ -158,6 +159,42 @@ pub fn merge_of(source: &str, into: &str) -> MergeBranch {
 pub async fn merge(catalog: &Arc<Catalog>, request: MergeBranch) -> Result<MergeOutcome> {
     let stage = catalog.begin().await?;
     merge_branch(catalog, catalog.env(), stage, request).await
+}
+
+pub async fn optimize(catalog: &Arc<Catalog>, branch: &str) -> Result<Optimized> {
+    let request = OptimizeRequest {
+        graph: name("g"),
+        branch: branch_name(branch),
+        requester: Requester::default(),
+    };
+    let stage = catalog.begin().await?;
+    stratagraph::publish::optimize::optimize(catalog, catalog.env(), stage, request).await
+}
+
+/// Fragments and dead rows of both tables of the head of a branch.
+pub async fn fragments(catalog: &Arc<Catalog>, branch: &str) -> [(u64, u64); 2] {
+    let now = state(catalog, branch, &At::Head).await.unwrap();
+    let mut counts = [(0, 0); 2];
+    for (count, of) in counts.iter_mut().zip([PERSON, KNOWS]) {
+        let table = now.table(catalog.store(), of).await.unwrap().table;
+        *count = (table.fragments, table.dead_rows);
+    }
+    counts
+}
+
+/// Row ids of the head of a branch by type and id.
+pub async fn row_ids(catalog: &Arc<Catalog>, branch: &str) -> BTreeMap<(u64, String), u64> {
+    let now = state(catalog, branch, &At::Head).await.unwrap();
+    let mut ids = BTreeMap::new();
+    for of in [PERSON, KNOWS] {
+        let rows = rows(catalog, &now, of).await.unwrap();
+        ids.extend(
+            rows.batch
+                .into_iter()
+                .map(|(key, lying)| ((of, key), lying.rid)),
+        );
+    }
+    ids
 }
 
 /// A live row: row id, then where it lies.
@@ -352,6 +389,7 @@ fn table_write(
         type_id,
         removed: Removed::Positions(positions),
         fragments,
+        rows: Vec::new(),
         new_rids,
         insert_only: false,
     }

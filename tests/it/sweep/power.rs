@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use object_store::path::Path;
 use stratagraph::catalog::Catalog;
 use stratagraph::env::Env;
 use stratagraph::publish::Deletes;
@@ -15,7 +14,7 @@ use crate::support::embedding::{Source, compact, content, expected, generate, re
 
 fn open(disk: &SimDisk, seed: u64) -> Arc<Catalog> {
     let local = LocalStore::on(Arc::new(disk.clone()), "/data/sg", Blocking::Inline).unwrap();
-    let store = Store::new(Arc::new(local), Path::default(), "file:///data/sg", false);
+    let store = Store::on_files(local, "file:///data/sg");
     Catalog::new(Arc::new(store), Env::fixed(seed))
 }
 

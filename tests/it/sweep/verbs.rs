@@ -77,6 +77,7 @@ pub async fn expire(catalog: &Arc<Catalog>) -> Result<()> {
         .expire(Expire {
             name,
             branch,
+            branch_id: None,
             before: u64::MAX,
             include_base: true,
             dataset: None,

@@ -235,7 +235,7 @@ impl<'a> Attempt<'a> {
         rows.map(Spool::rows).sum()
     }
 
-    /// Stages the fragments and commits.
+    /// Stages what is large and commits.
     ///
     /// # Errors
     /// `ReadSetChanged` when the branch moved meanwhile.
@@ -247,9 +247,9 @@ impl<'a> Attempt<'a> {
     ) -> Result<GraphCommit> {
         let mut tables = Vec::new();
         for state in self.states() {
-            let fragment = write::fragment(self, state, &mut stage).await?;
+            let new = write::new_rows(self, state, &mut stage).await?;
             let gone = state.gone.as_ref().filter(|gone| gone.rows() > 0);
-            let none = fragment.is_none() && !state.replaced && gone.is_none();
+            let none = new.is_empty() && !state.replaced && gone.is_none();
             if none {
                 continue;
             }
@@ -265,7 +265,8 @@ impl<'a> Attempt<'a> {
                     true => Removed::All,
                     false => Removed::Positions(removed),
                 },
-                fragments: fragment.into_iter().collect(),
+                fragments: new.fragments,
+                rows: new.rows,
                 new_rids: keyed.map_or(0, |keyed| keyed.new_rids),
                 insert_only: known == 0 && !state.replaced && gone.is_none(),
             });

@@ -89,7 +89,7 @@ impl Attempt<'_> {
         parts: &[Part],
         found: &mut Found,
     ) -> Result<()> {
-        let Some(rows) = state.loaded() else {
+        let Some(rows) = state.loaded().filter(|rows| rows.rows() > 1) else {
             return Ok(());
         };
         let plan = Plan::new(self.host()).with_rows("loaded", rows)?;

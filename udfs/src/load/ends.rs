@@ -1,5 +1,6 @@
 //! Ends of edges: the row ids of their nodes, and nodes that stored edges still need.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, BooleanArray, RecordBatch, StringBuilder, UInt64Builder};
@@ -12,6 +13,7 @@ use stratagraph::graph::violation::Violation;
 use stratagraph::table::read::TableReader;
 
 use super::attempt::{Attempt, TypeState};
+use super::few::{self, few};
 use super::found::{Found, numbers, shown};
 use super::plans::{Plan, SPOOLS};
 use super::rows::ended_schema;
@@ -26,6 +28,19 @@ fn ids_schema() -> SchemaRef {
         Field::new("k", DataType::Utf8, false),
         Field::new("x", DataType::UInt64, false),
     ]))
+}
+
+/// Those of some sorted ids that `stored` has, with their row ids.
+async fn known(stored: &TableReader, keys: &[&str]) -> Result<RecordBatch> {
+    let (mut known, mut rids) = (StringBuilder::new(), UInt64Builder::new());
+    for hit in stored.lookup(keys).await? {
+        if let Some(rid) = hit.rid {
+            known.append_value(keys[hit.key]);
+            rids.append_value(rid);
+        }
+    }
+    let columns = vec![Arc::new(known.finish()) as _, Arc::new(rids.finish()) as _];
+    Ok(RecordBatch::try_new(ids_schema(), columns)?)
 }
 
 /// The row ids of those ids that `sql` gives in order and `stored` has.
@@ -45,15 +60,7 @@ async fn look_up(host: &Host, plan: &Plan<'_>, sql: &str, stored: &TableReader) 
         if rows >= GROUP_IDS || ended {
             let texts = waiting.iter().map(|b| b.column(0).as_string::<i32>());
             let keys: Vec<&str> = texts.flat_map(|t| t.iter().flatten()).collect();
-            let (mut known, mut rids) = (StringBuilder::new(), UInt64Builder::new());
-            for hit in stored.lookup(&keys).await? {
-                if let Some(rid) = hit.rid {
-                    known.append_value(keys[hit.key]);
-                    rids.append_value(rid);
-                }
-            }
-            let columns = vec![Arc::new(known.finish()) as _, Arc::new(rids.finish()) as _];
-            segment.push(RecordBatch::try_new(ids_schema(), columns)?)?;
+            segment.push(known(stored, &keys).await?)?;
             waiting.clear();
             rows = 0;
         }
@@ -105,6 +112,10 @@ impl Attempt<'_> {
         let Some(stored) = node.surviving() else {
             return Ok(ids);
         };
+        if let Some(few) = self.few_node_ids(node, &stored).await? {
+            ids.spools.extend(few);
+            return Ok(ids);
+        }
         let mut plan = Plan::new(self.host());
         let mut ends = Vec::new();
         for edge in self.states() {
@@ -140,6 +151,49 @@ impl Attempt<'_> {
         ids.spools
             .push(look_up(self.host(), &plan, &sql, &stored).await?);
         Ok(ids)
+    }
+
+    /// The stored nodes of a type that edges of the load name, if all that has to be looked at are few
+    /// rows.
+    async fn few_node_ids(
+        &self,
+        node: &TypeState<'_>,
+        stored: &TableReader,
+    ) -> Result<Option<Option<Spool>>> {
+        let mut ends = BTreeSet::new();
+        for edge in self.states() {
+            let (Some(EdgeEnds { from, to, .. }), Some(keyed)) = (&edge.of.edge, &edge.keyed)
+            else {
+                continue;
+            };
+            let Some(rows) = few(&keyed.rows).await? else {
+                return Ok(None);
+            };
+            for (column, end) in [("s", from), ("d", to)] {
+                if *end == node.of.id {
+                    ends.extend(few::ids(&rows, column)?);
+                }
+            }
+        }
+        let own = node.keyed.iter().map(|keyed| &keyed.rows);
+        for others in own.chain(node.gone.iter().map(|gone| &gone.ids)) {
+            let Some(rows) = few(others).await? else {
+                return Ok(None);
+            };
+            for id in few::ids(&rows, "k")? {
+                ends.remove(&id);
+            }
+        }
+        if ends.is_empty() {
+            return Ok(Some(None));
+        }
+        let keys: Vec<&str> = ends.iter().map(String::as_str).collect();
+        let mut segment = Spooler::new(self.host(), ids_schema(), "stored ends", SPOOLS).segment();
+        segment.push(known(stored, &keys).await?)?;
+        Ok(Some(Some(Spool::new(
+            ids_schema(),
+            vec![segment.finish()?],
+        ))))
     }
 
     /// The edges of a type with the row ids of their ends, in the order of a fragment.
@@ -182,10 +236,34 @@ impl Attempt<'_> {
             let segment: &mut Option<crate::spool::SegmentWriter> = &mut state.0;
             segment.get_or_insert_with(|| spooler.segment()).push(batch)
         };
-        let (segment, missing) = plan.fold(&sql, || (None, Found::default()), take).await?;
+        let (segment, missing) = match self.few_with_ends(rows, &schema, [from.1, to.1]).await? {
+            Some(edges) => {
+                let mut state = (None, Found::default());
+                take(&mut state, edges)?;
+                state
+            }
+            None => plan.fold(&sql, || (None, Found::default()), take).await?,
+        };
         found.merge(missing);
         let segments = segment.map(|segment| segment.finish()).transpose()?;
         Ok(Spool::new(schema, segments.into_iter().collect()))
+    }
+
+    /// The same, if all that is joined are few rows.
+    async fn few_with_ends(
+        &self,
+        rows: &Spool,
+        schema: &SchemaRef,
+        nodes: [&NodeIds; 2],
+    ) -> Result<Option<RecordBatch>> {
+        let Some(rows) = few(rows).await? else {
+            return Ok(None);
+        };
+        let from = few::row_ids(&nodes[0].spools).await?;
+        let to = few::row_ids(&nodes[1].spools).await?;
+        let both = from.zip(to);
+        let edges = both.map(|(from, to)| few::with_ends(&rows, schema, [&from, &to]));
+        edges.transpose()
     }
 
     /// Counts the ends of a batch that have no row id. A node that is refused for itself is no

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BooleanArray, RecordBatch, StringArray, UInt64Array};
 use arrow::compute::{concat_batches, filter, filter_record_batch};
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt, stream};
 use roaring::RoaringBitmap;
 use stratagraph::Result;
 use stratagraph::graph::schema::GraphType;
@@ -13,6 +13,7 @@ use stratagraph::graph::violation::Violation;
 use stratagraph::table::read::TableReader;
 
 use super::LoadMode;
+use super::few;
 use super::found::{Found, numbers, shown};
 use super::plans::{Plan, SPOOLS};
 use super::rows::{TypeRows, keyed_schema, rows_schema};
@@ -52,12 +53,14 @@ pub(crate) struct Keys<'a> {
 impl Keys<'_> {
     /// Goes through the rows in the order of their ids.
     pub(crate) async fn run(&self, input: &TypeRows, found: &mut Found) -> Result<Keyed> {
-        let mut rows = if input.given {
+        let mut rows = if !input.given {
+            input.rows.read()
+        } else if let Some(rows) = few::few(&input.rows).await? {
+            stream::iter([few::sorted(&rows, &[1, 0])]).boxed()
+        } else {
             let plan = Plan::new(self.host).with_rows("loaded", &input.rows)?;
             let sql = "SELECT * FROM loaded ORDER BY k, r";
             plan.stream(sql, rows_schema(self.of)).await?
-        } else {
-            input.rows.read()
         };
         let schema = keyed_schema(self.of);
         let spooler = Spooler::new(self.host, Arc::clone(&schema), "rows with ids", SPOOLS);

@@ -11,6 +11,7 @@ mod attempt;
 mod checks;
 mod embed;
 mod ends;
+mod few;
 mod files;
 mod found;
 mod gone;

@@ -158,6 +158,50 @@ report! {
 }
 
 report! {
+    /// Fragments of a type before and after an optimisation.
+    pub struct GraphOptimizeRow {
+        /// The type.
+        pub r#type: String,
+        /// Fragments before.
+        pub fragments_before: u64,
+        /// Fragments after.
+        pub fragments_after: u64,
+        /// Commit id of the head: that of the optimisation, or the old one where nothing was to do.
+        pub commit_id: String,
+    }
+}
+
+report! {
+    /// An index of a graph.
+    pub struct GraphIndexRow {
+        /// The type.
+        pub r#type: String,
+        /// The property.
+        pub property: String,
+        /// `hnsw`, `ivf` or `exact` for vectors, `text` for texts, `bounds` for other values.
+        pub kind: String,
+        /// Live rows that it covers; others are searched one by one.
+        pub covered_rows: u64,
+        /// Live rows of the type.
+        pub total_rows: u64,
+    }
+}
+
+report! {
+    /// States of a branch that expired.
+    pub struct GraphExpireReport {
+        /// The graph.
+        pub graph: String,
+        /// The branch.
+        pub branch: String,
+        /// Number of states that went.
+        pub expired: u64,
+        /// Objects that were deleted with them.
+        pub objects_deleted: u64,
+    }
+}
+
+report! {
     /// A mutation of a graph.
     pub struct GraphMutateReport {
         /// Nodes that it wrote or deleted, each counted once.

@@ -32,6 +32,7 @@ pub(crate) async fn expire_versions(
             name: name.clone(),
             dataset: Some(entry.id),
             branch: BranchName::main(),
+            branch_id: None,
             before,
             include_base,
             expired: Vec::new(),

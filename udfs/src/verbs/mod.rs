@@ -45,8 +45,8 @@ pub(crate) use expire::expire_versions;
 pub use generate::GenerateEmbeddings;
 pub(crate) use generate::generate;
 pub use graph::{
-    ApplySchema, BranchFrom, GraphLoad, GraphLoadTable, GraphMerge, GraphMutate, GraphState,
-    LoadSource, QueryParams, TableSource,
+    ApplySchema, BranchFrom, ExpireBefore, GraphLoad, GraphLoadTable, GraphMerge, GraphMutate,
+    GraphState, LoadSource, QueryParams, TableSource,
 };
 pub use hybrid_search::HybridSearch;
 pub(crate) use hybrid_search::hybrid_search;

@@ -8,9 +8,6 @@ use crate::function::NotYet;
 
 /// Name and arguments, in their positional order.
 const FUNCTIONS: &[(&str, &[&str])] = &[
-    ("graph_expire", &["graph", "before", "branch"]),
-    ("graph_indexes", &["graph"]),
-    ("graph_optimize", &["graph", "branch"]),
     ("graph_table", &["graph", "pattern", "branch", "snapshot"]),
     ("blob_stat", &["graph", "type", "id", "property"]),
 ];

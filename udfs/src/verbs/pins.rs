@@ -5,10 +5,12 @@ use std::sync::Arc;
 use stratagraph::catalog::Head;
 use stratagraph::catalog::graph::{At, graph};
 use stratagraph::catalog::resolve::{self, TableSnapshot};
-use stratagraph::catalog::slot::{DatasetEntry, Pin};
+use stratagraph::catalog::slot::{DatasetEntry, DatasetKind, Pin};
 use stratagraph::ident::{BranchName, Name, VersionedName};
 use stratagraph::{Error, Result};
-use stratagraph_providers::{ArgSpec, ArgType, ArgValue, FunctionSpec, TableFunction};
+use stratagraph_providers::{
+    ArgSpec, ArgType, ArgValue, FunctionSpec, TableFunction, split_branch,
+};
 use tracing::Instrument;
 
 use crate::engine::{Engine, Run};
@@ -19,11 +21,15 @@ const CREATE: &str = "create_pin";
 const DROP: &str = "drop_pin";
 const COLLECT: &str = "collect_garbage";
 
+/// Looks that a pin takes at most: an expiry or an index writes the manifest of a version anew, which the
+/// commit of a pin that was prepared before it then misses.
+const LOOKS: u32 = 16;
+
 /// A pin to make.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CreatePin {
-    /// Table and version, or a graph; the current version without.
-    pub table: VersionedName,
+    /// `t` or `t@3` for a table, `g` or `g@branch` for a graph.
+    pub table: String,
     /// Name of the pin; a new one without.
     pub name: Option<Name>,
     /// Seconds after which expiry and garbage collection may drop it.
@@ -36,17 +42,28 @@ const TTL_SECONDS: u64 = 100 * 366 * 86_400;
 /// The row of a pin. Tables are renamed; `names` has the names that datasets have now.
 fn row(name: String, pin: Pin, names: &[(String, DatasetEntry)]) -> PinRow {
     let now = names.iter().find(|(_, dataset)| dataset.id == pin.dataset);
+    let table = match now {
+        None => pin.dataset_name.to_string(),
+        Some((name, dataset)) => {
+            let mut branches = dataset.branches.iter();
+            let branch = branches.find(|(_, entry)| entry.id == pin.branch);
+            match branch.filter(|(branch, _)| **branch != BranchName::main()) {
+                Some((branch, _)) => format!("{name}@{branch}"),
+                None => name.clone(),
+            }
+        }
+    };
     PinRow {
         pin: name,
-        table: now.map_or_else(|| pin.dataset_name.to_string(), |(name, _)| name.clone()),
+        table,
         version: pin.version,
         expires_at: pin.expires_at.map(Micros),
     }
 }
 
-/// Pins a version durably: expiry keeps it, and the table cannot be dropped.
+/// Pins a version durably: expiry keeps it, and the table or the branch cannot be dropped.
 pub(crate) async fn create_pin(run: &Run, pin: CreatePin) -> Result<PinRow> {
-    let span = tracing::info_span!("create_pin", table = %pin.table.name);
+    let span = tracing::info_span!("create_pin", table = %pin.table);
     let work = async {
         run.host.check_writes(CREATE)?;
         let env = run.catalog().env();
@@ -58,41 +75,53 @@ pub(crate) async fn create_pin(run: &Run, pin: CreatePin) -> Result<PinRow> {
             let micros = i64::try_from(seconds.saturating_mul(1_000_000)).unwrap_or(i64::MAX);
             env.clock.now_micros().saturating_add(micros)
         });
-        let made = match once(run, &pin.table, &name, end).await {
-            // An expiry has rewritten the manifest of a version that is still there.
-            Err(Error::HistoricalVersionReclaimed { .. }) => {
-                once(run, &pin.table, &name, end).await
+        let mut look = 1;
+        let (names, made) = loop {
+            match once(run, &pin.table, &name, end).await {
+                // Another manifest of the same version, if it is still there.
+                Err(Error::HistoricalVersionReclaimed { .. }) if look < LOOKS => look += 1,
+                other => break other?,
             }
-            other => other,
         };
-        Ok(row(name.to_string(), made?, &[]))
+        Ok(row(name.to_string(), made, &names))
     };
     work.instrument(span).await
 }
 
-async fn once(run: &Run, table: &VersionedName, name: &Name, end: Option<i64>) -> Result<Pin> {
+/// One look, and the pin of what it found; with the dataset by its name.
+async fn once(
+    run: &Run,
+    table: &str,
+    name: &Name,
+    end: Option<i64>,
+) -> Result<([(String, DatasetEntry); 1], Pin)> {
     let head = run.catalog().pin().await?;
     let store = run.catalog().store();
-    let found = match resolve::table(store, &head, &table.name, table.version).await {
-        Err(missing @ Error::NotFound { .. }) if table.version.is_none() => {
-            graph_head(run, &head, &table.name).await?.ok_or(missing)?
+    let of = Name::parse(table.split_once('@').map_or(table, |(of, _)| of))?;
+    let dataset = resolve::dataset(store, &head, &of).await?;
+    let is_graph = dataset.is_some_and(|dataset| dataset.kind == DatasetKind::Graph);
+    let found = match is_graph {
+        true => branch_head(run, &head, table).await?,
+        false => {
+            let table = VersionedName::parse(table)?;
+            resolve::table(store, &head, &table.name, table.version).await?
         }
-        other => other?,
     };
-    run.catalog().create_pin(name.clone(), &found, end).await
+    let pin = run.catalog().create_pin(name.clone(), &found, end).await?;
+    Ok(([(of.to_string(), found.dataset)], pin))
 }
 
-/// The head of a graph as one of its tables, whose manifest is that of all; `None` if there is no such
-/// graph.
-async fn graph_head(run: &Run, head: &Head, name: &Name) -> Result<Option<TableSnapshot>> {
+/// The head of a branch of a graph as one of its tables, whose manifest is that of all.
+async fn branch_head(run: &Run, head: &Head, text: &str) -> Result<TableSnapshot> {
     let store = run.catalog().store();
-    let state = match graph(store, head, name, &BranchName::main(), &At::Head).await {
-        Err(Error::NotFound { .. }) => return Ok(None),
-        other => other?,
-    };
+    let (name, branch) = split_branch(text)?;
+    let state = graph(store, head, &name, &branch, &At::Head).await?;
     match state.schema.types.first() {
-        Some(of) => state.table(store, of.id).await.map(Some),
-        None => Ok(None),
+        Some(of) => state.table(store, of.id).await,
+        None => Err(Error::NotFound {
+            what: "type of the graph",
+            name: name.to_string(),
+        }),
     }
 }
 
@@ -162,9 +191,8 @@ pub(crate) fn functions(engine: &Arc<Engine>) -> [Arc<dyn TableFunction>; 4] {
                     let reason = format!("expected 1 to {TTL_SECONDS} seconds");
                     return Err(call.args.invalid("ttl", reason));
                 }
-                let table = VersionedName::parse(call.args.text("table")?)?;
                 let pin = CreatePin {
-                    table,
+                    table: call.args.text("table")?.to_owned(),
                     name,
                     ttl_seconds,
                 };

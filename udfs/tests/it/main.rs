@@ -17,6 +17,7 @@ mod graph_dml;
 mod graph_evolve;
 mod graph_kill;
 mod graph_load;
+mod graph_maintenance;
 mod graph_mutate;
 mod graph_query;
 mod graph_sweep;

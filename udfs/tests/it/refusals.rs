@@ -214,7 +214,10 @@ async fn unknown_names_and_switched_off_writes_are_typed() {
         ("graph_branches('g')", "NotFound"),
         ("graph_branch_create('g', 'b')", "NotFound"),
         ("graph_branch_merge('g', 'b', 'main')", "NotFound"),
-        ("graph_expire('g', 1)", "NotYetSupported"),
+        ("graph_expire('g', 1)", "NotFound"),
+        ("graph_optimize('g')", "NotFound"),
+        ("graph_indexes('g')", "NotFound"),
+        ("graph_table('g', 'MATCH (a)')", "NotYetSupported"),
         ("build_index('t', 'body')", "InvalidArgument"),
         ("build_index('t', 'vector', 'text')", "InvalidArgument"),
         (

@@ -13,7 +13,7 @@ use object_store::ObjectStore;
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use stratagraph::env::Env;
-use stratagraph::ident::{Name, VersionedName};
+use stratagraph::ident::Name;
 use stratagraph::sim::{Fault, FaultBase, FaultStore, Gate, Op};
 use stratagraph_udfs::{
     Cascade, CompactOptions, CreatePin, GenerateEmbeddings, ImportEmbeddings, NeighborGraph,
@@ -180,7 +180,7 @@ fn verbs() -> Vec<Verb> {
         }),
         verb("create_pin", History, Refused("AlreadyExists"), |sg| {
             let pin = CreatePin {
-                table: VersionedName::parse("t@0").unwrap(),
+                table: "t@0".to_owned(),
                 name: Some(Name::parse("q").unwrap()),
                 ttl_seconds: None,
             };
@@ -228,7 +228,7 @@ async fn prepare(given: Given, store: Arc<dyn ObjectStore>) -> stratagraph::Resu
             .await?;
         sg.refresh_embeddings("t", Default::default()).await?;
         sg.create_pin(CreatePin {
-            table: VersionedName::parse("t")?,
+            table: "t".to_owned(),
             name: Some(Name::parse("p")?),
             ttl_seconds: None,
         })

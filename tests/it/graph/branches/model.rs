@@ -18,7 +18,8 @@ use super::expire_request;
 use super::three_way::{self, Conflict};
 use crate::support::audit::{Told, audit, no_orphans, process};
 use crate::support::graphs::{
-    Change, Content, change, content, create, delete, fork, fork_of, merge, merge_of, name, state,
+    Change, Content, change, content, create, delete, fork, fork_of, merge, merge_of, name,
+    optimize, state,
 };
 use crate::sweep::crash::block_on;
 
@@ -70,6 +71,8 @@ enum Op {
     /// Source, target, whether the source is deleted.
     Merge(String, String, bool),
     Expire(String, u64),
+    /// A version with the same content, if there is anything to win.
+    Optimize(String),
     Collect,
 }
 
@@ -226,6 +229,13 @@ impl Model {
             }
             Op::Merge(from, into, delete) => return self.merge(from, into, *delete),
             Op::Expire(name, before) => return self.expire(name, *before),
+            Op::Optimize(name) => {
+                let Some(branch) = next.branches.get_mut(name) else {
+                    return Err("NotFound");
+                };
+                let (version, content) = (branch.head() + 1, branch.content().clone());
+                branch.versions.insert(version, content);
+            }
             Op::Collect => {}
         }
         Ok(next)
@@ -249,12 +259,13 @@ impl Op {
         let (one, other) = (pick(rng), pick(rng));
         let known = model.branches.get(&one);
         let versions = known.map_or(1, |b| b.versions.len() as u64);
-        match rng.below(18) {
+        match rng.below(21) {
             0..=6 => Self::Change(one, some_change(rng)),
             7 | 8 => Self::Fork(other, one),
             9 => Self::ForkOlder(other, one, rng.below(versions) as usize),
             10 => Self::Delete(one),
             11..=14 => Self::Merge(one, other, rng.below(4) == 0),
+            18..=20 => Self::Optimize(one),
             15 | 16 => Self::Expire(one, rng.below(known.map_or(1, Branch::head) + 2)),
             _ => Self::Collect,
         }
@@ -285,6 +296,7 @@ impl Op {
                 let request = expire_request(branch, *before);
                 catalog.expire(request).await.map(drop)
             }
+            Self::Optimize(branch) => optimize(catalog, branch).await.map(drop),
             Self::Collect => catalog.collect_garbage(0, false).await.map(drop),
         }
     }
@@ -392,7 +404,9 @@ async fn history(seed: u64) {
         } else {
             op.run(&catalog).await
         };
-        if crash && after.is_ok() && outcome.is_err() {
+        // Whether there is anything to optimise is a matter of fragments, which the model has not.
+        let unsure = crash && outcome.is_err() || matches!(op, Op::Optimize(_));
+        if unsure && after.is_ok() {
             let found = all(base.store(), 300 + step).await.unwrap();
             if found == versions(&model) {
                 after = Ok(model.clone());
@@ -404,7 +418,10 @@ async fn history(seed: u64) {
             (Err(code), Err(error)) if crash || error.code() == code => {}
             (expected, found) => panic!("{what}: {op:?} gave {found:?}, not {expected:?}"),
         }
-        if crash || step + 1 == STEPS || matches!(op, Op::Collect | Op::Expire(..)) {
+        if crash
+            || step + 1 == STEPS
+            || matches!(op, Op::Collect | Op::Expire(..) | Op::Optimize(_))
+        {
             let found = all(base.store(), 400 + step).await;
             let found = found.unwrap_or_else(|e| panic!("{what}: {op:?}: {e}"));
             assert_eq!(found, versions(&model), "{what}: {op:?}");

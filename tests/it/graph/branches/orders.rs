@@ -16,7 +16,8 @@ use super::sweep::{Heads, fork_past, heads, start};
 use super::{expire_request, two_people};
 use crate::support::audit::{Told, audit, no_orphans, process};
 use crate::support::graphs::{
-    Change, Content, change, content, delete, fork, merge, merge_of, prepare, state,
+    Change, Content, PERSON, change, content, delete, fork, merge, merge_of, name, optimize,
+    prepare, state,
 };
 use crate::sweep::crash::block_on;
 
@@ -199,6 +200,108 @@ fn an_expiry_leaves_what_a_new_branch_needs() {
             _ => false,
         },
     );
+}
+
+/// An update, a deletion with its edges and an insert, of rows that an optimisation moves.
+fn change_b(catalog: &Arc<Catalog>) -> BoxFuture<'_, Result<()>> {
+    async move {
+        let mut stage = catalog.begin().await?;
+        let seen = state(catalog, "b", &At::Head).await?;
+        let of = Change::default()
+            .person("ada", 99)
+            .without("bob")
+            .person("eve", 5);
+        let write = prepare(catalog, &mut stage, &seen, &of).await?;
+        write_graph(catalog, stage, write).await.map(drop)
+    }
+    .boxed()
+}
+
+fn is_changed(heads: &Heads) -> bool {
+    let people = &heads["b"].people;
+    let ada = people.get("ada").and_then(|(age, _)| *age);
+    ada == Some(99) && people.contains_key("eve") && !people.contains_key("bob")
+}
+
+#[test]
+fn an_optimisation_never_makes_a_write_fail() {
+    explore(
+        [
+            |c| async move { optimize(c, "b").await.map(drop) }.boxed(),
+            change_b,
+        ],
+        |outcomes, heads| outcomes.iter().all(Option::is_none) && is_changed(heads),
+    );
+}
+
+#[test]
+fn two_optimisations_leave_every_row() {
+    explore(
+        [
+            |c| async move { optimize(c, "b").await.map(drop) }.boxed(),
+            |c| async move { optimize(c, "b").await.map(drop) }.boxed(),
+        ],
+        |outcomes, heads| {
+            outcomes.iter().all(Option::is_none) && heads["b"].people.contains_key("bob")
+        },
+    );
+}
+
+#[test]
+fn an_optimisation_never_makes_a_merge_fail() {
+    explore(
+        [
+            |c| async move { optimize(c, "b").await.map(drop) }.boxed(),
+            |c| async move { merge(c, merge_of("c", "b")).await.map(drop) }.boxed(),
+        ],
+        |outcomes, heads| {
+            outcomes.iter().all(Option::is_none) && heads["b"].people.contains_key("gil")
+        },
+    );
+}
+
+#[test]
+fn an_optimisation_never_makes_a_deletion_fail() {
+    explore(
+        [
+            |c| async move { optimize(c, "b").await.map(drop) }.boxed(),
+            |c| async move { delete(c, "b").await.map(drop) }.boxed(),
+        ],
+        |outcomes, heads| match outcomes {
+            [None | Some("NotFound"), None] => !heads.contains_key("b"),
+            _ => false,
+        },
+    );
+}
+
+#[test]
+fn a_pinned_state_survives_an_expiry_or_was_never_pinned() {
+    sample(
+        [
+            |c| async move { pin_past(c).await }.boxed(),
+            |c| async move { c.expire(expire_request("main", u64::MAX)).await.map(drop) }.boxed(),
+        ],
+        |outcomes, _| {
+            matches!(
+                outcomes,
+                [
+                    None | Some(
+                        "HistoricalVersionReclaimed"
+                            | "VersionUnavailable"
+                            | "NotFound"
+                            | "Storage"
+                    ),
+                    None
+                ]
+            )
+        },
+    );
+}
+
+async fn pin_past(catalog: &Arc<Catalog>) -> Result<()> {
+    let past = state(catalog, "main", &At::Catalog(2)).await?;
+    let table = past.table(catalog.store(), PERSON).await?;
+    catalog.create_pin(name("p"), &table, None).await.map(drop)
 }
 
 /// The content of a past state of the main branch, as the sweep forks it.

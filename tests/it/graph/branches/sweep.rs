@@ -16,10 +16,11 @@ use stratagraph::catalog::graph::At;
 use stratagraph::publish::branch::create_branch;
 use stratagraph::sim::{Fault, FaultBase, FaultStore, Gate, Op};
 
-use super::{two_people, world};
+use super::{expire_request, two_people, world};
 use crate::support::audit::{Told, audit, no_orphans, process};
 use crate::support::graphs::{
-    Change, Content, change, delete, fork, fork_of, merge, merge_of, name, read, state,
+    Change, Content, PERSON, change, delete, fork, fork_of, merge, merge_of, name, optimize, read,
+    state,
 };
 use crate::sweep::crash::block_on;
 
@@ -72,13 +73,19 @@ async fn write(catalog: &Arc<Catalog>) -> Result<()> {
         .map(drop)
 }
 
+async fn pin(catalog: &Arc<Catalog>) -> Result<()> {
+    let head = state(catalog, "b", &At::Head).await?;
+    let table = head.table(catalog.store(), PERSON).await?;
+    catalog.create_pin(name("p"), &table, None).await.map(drop)
+}
+
 async fn merge_and_delete(catalog: &Arc<Catalog>) -> Result<()> {
     let mut request = merge_of("c", "b");
     request.delete_source = true;
     merge(catalog, request).await.map(drop)
 }
 
-const VERBS: [Verb; 7] = [
+const VERBS: [Verb; 10] = [
     Verb {
         name: "create",
         run: |c| async move { fork(c, "new", "b").await.map(drop) }.boxed(),
@@ -108,6 +115,21 @@ const VERBS: [Verb; 7] = [
         name: "merge",
         run: |c| async move { merge(c, merge_of("c", "b")).await.map(drop) }.boxed(),
         done: "",
+    },
+    Verb {
+        name: "optimize",
+        run: |c| async move { optimize(c, "b").await.map(drop) }.boxed(),
+        done: "",
+    },
+    Verb {
+        name: "expire",
+        run: |c| async move { c.expire(expire_request("main", u64::MAX)).await.map(drop) }.boxed(),
+        done: "",
+    },
+    Verb {
+        name: "pin",
+        run: |c| pin(c).boxed(),
+        done: "AlreadyExists",
     },
     Verb {
         name: "merge and delete",

@@ -7,7 +7,7 @@ use serde_json::json;
 use stratagraph::catalog::graph::GraphSnapshot;
 use stratagraph::catalog::manifest::BranchManifest;
 use stratagraph::graph::query::{Mutation, compile_mutation};
-use stratagraph::publish::Requester;
+use stratagraph::publish::{Requester, only_moved_since};
 use stratagraph::store::Stager;
 use stratagraph::{Error, Result};
 use stratagraph_providers::{ArgSpec, ArgType, ArgValue, BoundArgs, FunctionSpec, TableFunction};
@@ -122,7 +122,7 @@ async fn attempts(
         if let Some(done) = done_before(&run, call, &base).await? {
             return Ok(done);
         }
-        expect(call, &base)?;
+        expect(&run, call, &base).await?;
         let schema = &base.schema;
         let mutation = compile_mutation(&call.query, call.name.as_deref(), schema, call.mixed)?;
         let this = Try {
@@ -153,15 +153,18 @@ fn place(base: &GraphSnapshot) -> String {
     format!("{}@{}", base.name, base.branch)
 }
 
-/// The branch is where the caller expects it.
-fn expect(call: &GraphMutate, base: &GraphSnapshot) -> Result<()> {
-    match &call.if_commit {
-        Some(expected) if expected != base.commit_id() => Err(Error::PreconditionFailed {
+/// The branch is where the caller expects it, but for rows that moved.
+async fn expect(run: &Run, call: &GraphMutate, base: &GraphSnapshot) -> Result<()> {
+    let Some(expected) = &call.if_commit else {
+        return Ok(());
+    };
+    match only_moved_since(run.catalog().store(), base, expected, None).await? {
+        true => Ok(()),
+        false => Err(Error::PreconditionFailed {
             branch: place(base),
             expected: expected.clone(),
             actual: base.commit_id().to_owned(),
         }),
-        _ => Ok(()),
     }
 }
 
@@ -252,7 +255,8 @@ impl Try<'_> {
         if self.call.if_commit.is_some() {
             let run = self.run.fresh().await?;
             let (graph, branch) = (&self.request.graph, &self.request.branch);
-            expect(self.call, &run.graph(graph, branch, None).await?)?;
+            let now = run.graph(graph, branch, None).await?;
+            expect(&run, self.call, &now).await?;
         }
         Ok(without_commit(outcome))
     }

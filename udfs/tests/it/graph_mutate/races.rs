@@ -101,3 +101,35 @@ async fn rules_are_checked_on_the_state_that_a_commit_extends() {
     assert_eq!(outcome.unwrap_err().code(), "RecordsInvalid");
     assert!(rows(&world, "Doc").await.is_empty());
 }
+
+/// An optimisation comes first: rows of the state that was read lie elsewhere, and nothing else changed.
+#[tokio::test]
+async fn an_update_finds_rows_again_that_an_optimisation_moved() {
+    for expects in [false, true] {
+        let store = Arc::new(InMemory::new());
+        let fast = world_over(Arc::clone(&store), 1, GATED).await;
+        for name in ["old", "other", "third", "fourth"] {
+            done(&fast.sg, call(&insert(name, name))).await;
+        }
+        let head = snapshot(&fast.sg).await.commit_id().to_owned();
+        let counted = counting();
+        let gate = GateEmbedder::new(Arc::clone(&counted) as _);
+        let model = Arc::clone(&gate) as _;
+        let slow = World::with(SessionContext::new(), store, 2, model, counted).await;
+        let sg = slow.sg.clone();
+        let mutation = GraphMutate {
+            fill: true,
+            if_commit: expects.then_some(head.clone()),
+            ..call(r#"update Doc set { text: "new" } where name = "old""#)
+        };
+        let running = tokio::spawn(async move { sg.graph_mutate(mutation).await });
+        gate.entered().await;
+        let optimized = fast.sg.graph_optimize("g").await.unwrap();
+        assert_ne!(optimized[0].commit_id, head);
+        gate.release(1_000);
+        assert_eq!(running.await.unwrap().unwrap().affected_nodes, 1);
+        assert_whole(&fast.sg).await;
+        let texts = slow.sql("SELECT text FROM sg.g.\"Doc\" ORDER BY id").await;
+        assert_eq!(texts.concat(), ["fourth", "new", "other", "third"]);
+    }
+}
