@@ -200,13 +200,15 @@ pub enum Error {
     },
     /// What the transaction read was changed by another commit.
     #[error(
-        "[ReadSetChanged] {table:?} was changed by another commit at key {key:?}; run the statement again"
+        "[ReadSetChanged] {member} was changed by another commit: expected {expected}, found {actual}; run the statement again"
     )]
     ReadSetChanged {
-        /// The table.
-        table: String,
-        /// The key, or empty for the table as a whole.
-        key: String,
+        /// A row, a table or a branch.
+        member: String,
+        /// What was read.
+        expected: String,
+        /// What is there.
+        actual: String,
     },
     /// Both sides of a merge changed what cannot be joined.
     #[error(

@@ -8,6 +8,8 @@ pub const SLOTS_PER_DIRECTORY: u64 = 1024;
 pub const COMMIT_ATTEMPTS: u32 = 64;
 /// Manifests between a transaction's parent and the head beyond which it prepares anew.
 pub const REBASE_MANIFESTS: u64 = 256;
+/// Rows that a write and the commits before it may have changed, beyond which it is prepared anew.
+pub const REBASE_ROWS: u64 = 1 << 18;
 /// Entries of a metadata page.
 pub const PAGE_ENTRIES: usize = 16;
 /// Bytes of a metadata page, and of inline entries, before they move to pages.

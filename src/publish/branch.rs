@@ -261,8 +261,9 @@ impl Delete {
 /// Another commit moved or deleted a branch.
 pub(super) fn changed(graph: &Name, branch: &BranchName) -> Error {
     Error::ReadSetChanged {
-        table: format!("{graph}@{branch}"),
-        key: String::new(),
+        member: format!("{graph}@{branch}"),
+        expected: "the state that was read".to_owned(),
+        actual: "another one".to_owned(),
     }
 }
 

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use roaring::RoaringBitmap;
 
 use super::branch::{changed, fork_of};
-use super::moves::{only_moved, rebased};
+use super::footprint::{moved, rebase};
 use super::successor::{Content, NewIds, Place, Requester, Written, write};
 use super::tables::next_tables;
 use crate::catalog::Catalog;
@@ -217,34 +217,55 @@ struct Write {
     write: GraphWrite,
     /// Id of the branch that it makes.
     branch: String,
+    /// Whether it is only for the very commit that it was prepared on.
+    exact: bool,
     published: Option<GraphCommit>,
 }
 
 /// Commits a write of any number of tables at once.
 ///
+/// Commits that came first are no matter unless they touch what the write stands on: its keys, the ends
+/// of its edges, the edges of nodes that it deletes, unique values, and the sources of counted edges. The
+/// fragments stay the same; row ids of new rows shift, and rows that go are found again.
+///
 /// # Errors
-/// `ReadSetChanged` if rows of the branch changed since `base` was read, or if there is a branch of the
-/// name of `fork` by now: prepare anew. Where rows only
-/// moved, those that go are found again by their ids. Commits of other branches move the row-id counters,
-/// which shifts the row ids of the new rows, and nothing else. Whatever [`Catalog::commit`] returns.
-/// Nothing is changed then.
+/// `ReadSetChanged` if what it stands on was touched, or if there is a branch of the name of `fork` by
+/// now: prepare anew. Whatever [`Catalog::commit`] returns. Nothing is changed then.
 pub async fn write_graph(
     catalog: &Arc<Catalog>,
     stage: Stager,
     write: GraphWrite,
 ) -> Result<GraphCommit> {
-    let lost = moved(&write.base);
+    commit(catalog, stage, write, false).await
+}
+
+/// The same, only if the branch is still at the commit of `base`.
+///
+/// # Errors
+/// `ReadSetChanged` for any other commit of the branch, and as [`write_graph`].
+pub async fn write_graph_exactly(
+    catalog: &Arc<Catalog>,
+    stage: Stager,
+    write: GraphWrite,
+) -> Result<GraphCommit> {
+    commit(catalog, stage, write, true).await
+}
+
+async fn commit(
+    catalog: &Arc<Catalog>,
+    stage: Stager,
+    write: GraphWrite,
+    exact: bool,
+) -> Result<GraphCommit> {
+    let lost = moved(&write.base, None, None);
     let operation = Write {
         branch: catalog.env().ids.unique(),
         write,
+        exact,
         published: None,
     };
     let outcome = catalog.commit(stage, operation).await?;
     outcome.operation.published.ok_or(lost)
-}
-
-fn moved(base: &GraphSnapshot) -> Error {
-    changed(&base.name, &base.branch)
 }
 
 #[async_trait]
@@ -254,23 +275,26 @@ impl Operation for Write {
         let (name, branch) = (&base.name, &base.branch);
         let found = graph(attempt.store(), attempt.head, name, branch, &At::Head).await;
         let parent = match found {
-            Err(Error::NotFound { .. }) => return Err(moved(base)),
+            Err(Error::NotFound { .. }) => return Err(moved(base, None, None)),
             other => other?,
         };
-        let (store, env) = (Arc::clone(attempt.store()), attempt.catalog.env().clone());
         // An expiry writes the manifest anew, but neither the branch nor the commit.
-        if !only_moved(&store, base, &parent).await? {
-            return Err(moved(base));
-        }
+        let same = parent.dataset.id == base.dataset.id
+            && parent.manifest.branch == base.manifest.branch
+            && parent.commit_id() == base.commit_id();
+        let tables = match same {
+            true => self.write.tables.clone(),
+            false => {
+                let (store, env) = (attempt.store(), attempt.catalog.env());
+                let exact = self.exact || self.write.fork.is_some();
+                rebase(store, env, &self.write, &parent, exact).await?
+            }
+        };
         if let Some(taken) = &self.write.fork
             && parent.dataset.branch(taken).is_some()
         {
             return Err(changed(name, taken));
         }
-        let tables = match parent.commit_id() == base.commit_id() {
-            true => self.write.tables.clone(),
-            false => rebased(&store, &env, base, &parent, &self.write.tables).await?,
-        };
         let edit = self.build(attempt, &parent, &tables).await?;
         Ok(Some(edit))
     }

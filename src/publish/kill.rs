@@ -47,8 +47,11 @@ pub(super) async fn kill(
             .insert(found.position);
     }
     if let Some(at) = seen.iter().position(|s| !s) {
-        let (table, key) = (parent.name.to_string(), keys[at].to_owned());
-        return Err(Error::ReadSetChanged { table, key });
+        return Err(Error::ReadSetChanged {
+            member: format!("{} {:?}", parent.name, keys[at]),
+            expected: "a live row".to_owned(),
+            actual: "none".to_owned(),
+        });
     }
     kill_positions(store, &reader.entries().await?, positions, stage).await
 }

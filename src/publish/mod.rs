@@ -13,6 +13,7 @@ pub mod definition;
 mod delta;
 mod descriptor;
 pub mod evolve;
+mod footprint;
 pub mod graph;
 mod kill;
 pub mod merge;

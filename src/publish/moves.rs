@@ -111,11 +111,17 @@ async fn find_again(
         let Some(rows) = positions.get(&entry.id) else {
             continue;
         };
+        let mut gone = rows.clone();
         if let Some(same) = same_file(&now, entry) {
-            *found.entry(same.id).or_default() |= rows;
+            // A row that was changed and changed back lies elsewhere.
+            let stays = rows - is.dead_rows(same).await?;
+            gone -= &stays;
+            *found.entry(same.id).or_default() |= stays;
+        }
+        if gone.is_empty() {
             continue;
         }
-        let mut keys = Keys::of(was, entry, rows).await?;
+        let mut keys = Keys::of(was, entry, &gone).await?;
         while let Some(keys) = keys.next().await? {
             let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
             for row in is.lookup(&keys).await? {

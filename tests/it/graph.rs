@@ -2,6 +2,7 @@
 
 mod branches;
 mod evolve;
+mod footprint;
 mod input;
 mod maintenance;
 mod mutate;

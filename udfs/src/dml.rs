@@ -97,6 +97,8 @@ impl<'a> Job<'a> {
             from: None,
             mode,
             types,
+            // A statement can read any rows for those that it changes.
+            exact: true,
             fill: settings.fill_vectors,
             requester: run.requester(),
         };

@@ -77,6 +77,17 @@ impl Changes {
         }
     }
 
+    /// Notes the rows of a batch.
+    pub(in crate::publish) fn take(
+        &mut self,
+        encoder: &Encoder,
+        batch: &RecordBatch,
+        put: fn(&mut Change, Row),
+    ) -> Result<()> {
+        let mut rows = encoder.rows(batch)?.into_iter();
+        rows.try_for_each(|row| self.put(Some(row), put))
+    }
+
     fn put(&mut self, row: Option<(String, Row)>, put: fn(&mut Change, Row)) -> Result<()> {
         if let Some((key, row)) = row {
             let own = key.len() + row.src.as_ref().map_or(0, String::len);
@@ -226,6 +237,23 @@ pub(in crate::publish) async fn only_in(
 
 async fn live(reader: &TableReader, entry: &Entry, fragment: &Fragment) -> Result<RoaringBitmap> {
     Ok(all(fragment) - reader.dead_rows(entry).await?)
+}
+
+/// Notes the live rows of an entry.
+pub(in crate::publish) async fn read(
+    of: &GraphType,
+    reader: &TableReader,
+    entry: &Entry,
+    changes: &mut Changes,
+    put: fn(&mut Change, Row),
+) -> Result<()> {
+    let options = ReadOptions::default().with_positions();
+    let encoder = Encoder::new(of, reader, &options)?;
+    let mut rows = reader.fragment_stream(entry, &options).await?;
+    while let Some(batch) = rows.try_next().await? {
+        changes.take(&encoder, &batch, put)?;
+    }
+    Ok(())
 }
 
 /// Columns that are compared as one value.

@@ -115,6 +115,7 @@ async fn insert(catalog: &Arc<Catalog>, key: &str) -> GraphCommit {
     };
     let write = GraphWrite {
         base,
+        fork: None,
         kind: CommitKind::Mutate,
         tables: vec![write],
         counts: BTreeMap::new(),
@@ -259,7 +260,7 @@ fn a_prepared_write_finds_its_rows_again() {
         let mut stage = catalog.begin().await.unwrap();
         let seen = state(&catalog, "main", &At::Head).await.unwrap();
         let write = prepare(&catalog, &mut stage, &seen, &of).await.unwrap();
-        change(&catalog, "main", &Change::default().person("p09", 1))
+        change(&catalog, "main", &Change::default().person("p05", 1))
             .await
             .unwrap();
         optimize(&catalog, "main").await.unwrap();

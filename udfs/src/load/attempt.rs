@@ -9,7 +9,9 @@ use stratagraph::catalog::graph::GraphSnapshot;
 use stratagraph::catalog::slot::CommitKind;
 use stratagraph::env::Env;
 use stratagraph::graph::schema::GraphType;
-use stratagraph::publish::graph::{GraphCommit, GraphWrite, Removed, TableWrite, write_graph};
+use stratagraph::publish::graph::{
+    GraphCommit, GraphWrite, Removed, TableWrite, write_graph, write_graph_exactly,
+};
 use stratagraph::store::Stager;
 use stratagraph::table::manifest::TableManifest;
 use stratagraph::table::read::TableReader;
@@ -238,13 +240,26 @@ impl<'a> Attempt<'a> {
     /// Stages what is large and commits.
     ///
     /// # Errors
-    /// `ReadSetChanged` when the branch moved meanwhile.
+    /// `ReadSetChanged` when another commit touched what this one stands on.
     pub(crate) async fn commit(
+        &self,
+        stage: Stager,
+        kind: CommitKind,
+        counts: BTreeMap<String, i64>,
+    ) -> Result<GraphCommit> {
+        let (stage, write) = self.write(stage, kind, counts).await?;
+        match self.request.exact {
+            true => write_graph_exactly(self.run.catalog(), stage, write).await,
+            false => write_graph(self.run.catalog(), stage, write).await,
+        }
+    }
+
+    async fn write(
         &self,
         mut stage: Stager,
         kind: CommitKind,
         counts: BTreeMap<String, i64>,
-    ) -> Result<GraphCommit> {
+    ) -> Result<(Stager, GraphWrite)> {
         let mut tables = Vec::new();
         for state in self.states() {
             let new = write::new_rows(self, state, &mut stage).await?;
@@ -282,6 +297,6 @@ impl<'a> Attempt<'a> {
             counts,
             requester: self.request.requester.clone(),
         };
-        write_graph(self.run.catalog(), stage, write).await
+        Ok((stage, write))
     }
 }

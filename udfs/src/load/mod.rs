@@ -75,6 +75,8 @@ pub(crate) struct Request {
     pub(crate) mode: LoadMode,
     /// Ids of types that an overwrite replaces though the input has none of them.
     pub(crate) types: BTreeSet<u64>,
+    /// Whether no other commit may come first: the caller has read more than the rows that it changes.
+    pub(crate) exact: bool,
     /// Whether vectors are filled.
     pub(crate) fill: bool,
     pub(crate) requester: Requester,

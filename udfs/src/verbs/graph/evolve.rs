@@ -16,6 +16,7 @@ use tracing::Instrument;
 
 use super::create::compile;
 use super::query::graph_and_branch;
+use crate::authorize::GraphAction;
 use crate::engine::{Engine, Run};
 use crate::function::{ReportFunction, answer};
 use crate::load::{ATTEMPTS, Prover};
@@ -64,6 +65,9 @@ pub(crate) async fn graph_apply_schema(
     let span = tracing::info_span!("graph_apply_schema", graph = %call.graph);
     let work = async {
         run.host.check_writes(VERB)?;
+        let (graph, branch) = graph_and_branch(VERB, &call.graph, call.branch.as_deref())?;
+        let requester = run.named(call.requester.clone());
+        run.authorize(&requester, GraphAction::SchemaApply, &graph, &branch)?;
         let wanted = compile(&run.host, VERB, &call.schema).await?;
         let steps = attempts(run, call, &wanted).await?;
         Ok(steps.into_iter().map(row).collect())
@@ -91,6 +95,7 @@ async fn attempts(run: &Run, call: &ApplySchema, wanted: &GraphSchema) -> Result
         match this.commit(stage, evolution).await {
             Err(Error::ReadSetChanged { .. }) => {
                 tracing::debug!(attempt, "another commit came first");
+                run.back_off(attempt).await;
             }
             Err(other) => return Err(other),
             Ok(_) => {
@@ -173,7 +178,7 @@ impl Try<'_> {
             base: self.base.clone(),
             schema: Arc::new(evolution.schema),
             hard: self.call.allow_data_loss,
-            requester: self.call.requester.clone(),
+            requester: self.run.named(self.call.requester.clone()),
         };
         change_schema(catalog, &env, stage, change).await
     }

@@ -197,6 +197,7 @@ async fn prepare(run: &Run, load: &GraphLoad) -> Result<Prepared> {
         from: load.base.as_deref().map(BranchName::parse).transpose()?,
         mode: load.mode,
         types: BTreeSet::new(),
+        exact: false,
         fill: load.fill,
         requester: run.named(load.requester.clone()),
     };
@@ -283,6 +284,7 @@ pub(crate) async fn graph_load_table(run: &Run, load: GraphLoadTable) -> Result<
             from: None,
             mode: load.mode,
             types: BTreeSet::new(),
+            exact: false,
             fill: load.fill,
             requester: run.named(load.requester.clone()),
         };

@@ -93,6 +93,7 @@ pub(crate) async fn graph_mutate(run: &Run, call: GraphMutate) -> Result<GraphMu
             from: None,
             mode: LoadMode::Merge,
             types: BTreeSet::new(),
+            exact: call.if_commit.is_some(),
             fill: call.fill,
             requester: run.named(call.requester.clone()),
         };
@@ -139,6 +140,12 @@ async fn attempts(
                 // With `if_commit` the next try finds another head, and says so.
                 tracing::debug!(attempt, "another commit came first");
                 run.back_off(attempt).await;
+            }
+            Err(lost @ Error::ReadSetChanged { .. }) => {
+                // Unless it was this very request, by another call.
+                let run = run.fresh().await?;
+                let base = run.graph(&request.graph, &request.branch, None).await?;
+                return done_before(&run, call, &base).await?.ok_or(lost);
             }
             other => return other,
         }

@@ -353,6 +353,7 @@ async fn the_host_is_asked_before_anything_changes() {
         load_sql.as_str(),
         "SELECT * FROM graph_create('h', 'node N { name: String @key }')",
         "SELECT * FROM graph_drop('g')",
+        "SELECT * FROM graph_apply_schema('g', 'node N { name: String @key }')",
     ] {
         let error = run(sql).await.unwrap_err();
         let found = find_error(&error).map(stratagraph::Error::code);

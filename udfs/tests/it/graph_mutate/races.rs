@@ -62,13 +62,86 @@ async fn inserts_are_prepared_anew_and_compute_nothing_twice() {
 }
 
 #[tokio::test]
-async fn an_update_goes_to_its_caller() {
+async fn an_update_of_another_row_commits() {
     let body = r#"update Doc set { text: "new" } where name = "old""#;
     let (outcome, world) = race(body, false, &insert("b", "two")).await;
+    assert_eq!(outcome.unwrap().affected_nodes, 1);
+    assert_eq!(version(&world.sg).await, 3);
+    let texts = world.sql("SELECT text FROM sg.g.\"Doc\" ORDER BY id").await;
+    assert_eq!(texts.concat(), ["two", "new"]);
+}
+
+#[tokio::test]
+async fn an_update_goes_to_its_caller() {
+    let body = r#"update Doc set { text: "new" } where name = "old""#;
+    let (outcome, world) = race(body, false, &insert("old", "two")).await;
     let error = outcome.unwrap_err();
     assert_eq!(error.code(), "ReadSetChanged");
     assert!(error.is_retryable());
+    assert!(error.to_string().contains("g@main.Doc \"old\""), "{error}");
     assert_eq!(version(&world.sg).await, 2);
+}
+
+/// The same request of two callers is one commit, whoever comes first.
+#[tokio::test]
+async fn a_request_is_done_once() {
+    let store = Arc::new(InMemory::new());
+    let world = world_over(Arc::clone(&store), 1, SCHEMA).await;
+    done(&world.sg, call("insert Person { name: \"ann\", age: 1 }")).await;
+    let update = || GraphMutate {
+        requester: stratagraph_udfs::Requester {
+            actor: None,
+            request_id: Some("r1".to_owned()),
+        },
+        ..call("update Person set { age: 2 } where name = \"ann\"")
+    };
+    let all = (0..8).map(|_| {
+        let sg = world.sg.clone();
+        tokio::spawn(async move { sg.graph_mutate(update()).await.unwrap() })
+    });
+    let mut commits = std::collections::BTreeSet::new();
+    for one in all.collect::<Vec<_>>() {
+        let report = one.await.unwrap();
+        assert_eq!(report.affected_nodes, 1);
+        commits.insert(report.commit_id);
+    }
+    assert_eq!(commits.len(), 1);
+    assert_eq!(version(&world.sg).await, 2);
+}
+
+/// Eight writers that update, insert and connect rows of their own: all commit, in one line.
+#[tokio::test(flavor = "multi_thread")]
+async fn eight_writers_of_other_rows_all_commit() {
+    let world = world(SCHEMA).await;
+    let all: Vec<String> = (0..8).map(|w| person(&format!("w{w}"), "")).collect();
+    load(&world.sg, &lines(&all), Append).await.unwrap();
+    let writers = (0..8).map(|w| {
+        let sg = world.sg.clone();
+        tokio::spawn(async move {
+            for n in 0..5 {
+                let body = format!("update Person set {{ age: {n} }} where name = \"w{w}\"");
+                assert_eq!(sg.graph_mutate(call(&body)).await.unwrap().affected_nodes, 1);
+                let body = format!(
+                    "insert Person {{ name: \"w{w}-{n}\" }} insert Knows {{ from: \"w{w}\", to: \"w{w}-{n}\" }}"
+                );
+                sg.graph_mutate(call(&body)).await.unwrap();
+            }
+        })
+    });
+    for writer in writers.collect::<Vec<_>>() {
+        writer.await.unwrap();
+    }
+    assert_whole(&world.sg).await;
+    assert_eq!(version(&world.sg).await, 1 + 80);
+    let ages = "SELECT count(*), count(age), min(age) FROM sg.g.\"Person\"";
+    assert_eq!(world.sql(ages).await.concat(), ["48", "8", "4"]);
+    assert_eq!(
+        world
+            .sql("SELECT count(*) FROM sg.g.\"Knows\"")
+            .await
+            .concat(),
+        ["40"]
+    );
 }
 
 #[tokio::test]
