@@ -81,7 +81,8 @@ async fn little_memory_is_enough_or_an_error() {
     };
     let before = snapshot(&wide.sg).await.commit_id().to_owned();
     let refused = limited(16 * 1024).await.sg.graph_optimize("g").await;
-    assert_eq!(refused.unwrap_err().code(), "ResourceLimitExceeded");
+    // The error of the host's own pool.
+    assert_eq!(refused.unwrap_err().code(), "Source");
     assert_eq!(snapshot(&wide.sg).await.commit_id(), before);
     let rows = limited(48 * 1024 * 1024).await.sg.graph_optimize("g").await;
     let rows = rows.unwrap();
