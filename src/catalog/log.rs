@@ -143,7 +143,7 @@ impl Catalog {
                     && self.is_live(listed.version).await?
             {
                 let head = Head::decode(listed.version, &slot)?;
-                self.check_follows(cached.as_deref(), &head)?;
+                check_follows(cached.as_deref(), &head)?;
                 return Ok(self.remember(Arc::new(head)));
             }
         }
@@ -153,31 +153,6 @@ impl Catalog {
             self.store.display(),
             format!("a readable newest slot, {known} or later"),
             format!("none in {LOOK_ATTEMPTS} listings"),
-        ))
-    }
-
-    /// That `head` is the known one or its child, where it is no later one: a store that was put back to an
-    /// older state has gone on in another way.
-    fn check_follows(&self, known: Option<&Head>, head: &Head) -> Result<()> {
-        let (at, expected, found) = match known {
-            Some(known) if known.version == head.version => {
-                (known.version, known.digest, head.digest)
-            }
-            Some(known) if known.version + 1 == head.version => {
-                (known.version, known.digest, head.body.parent)
-            }
-            _ => return Ok(()),
-        };
-        if expected == found {
-            return Ok(());
-        }
-        let text = |digest: Option<Digest>| digest.map_or("none".to_owned(), |d| d.to_string());
-        let key = layout::slot_key(at);
-        Err(Error::corrupt(
-            "catalog slot",
-            key,
-            text(expected),
-            text(found),
         ))
     }
 
@@ -233,6 +208,29 @@ impl Catalog {
             .map_or(version, |slot| slot.version);
         Ok(is_live_under(version, head))
     }
+}
+
+/// That `head` is the known one or its child, where it is no later one: a store that was put back to an
+/// older state has gone on in another way.
+fn check_follows(known: Option<&Head>, head: &Head) -> Result<()> {
+    let (at, expected, found) = match known {
+        Some(known) if known.version == head.version => (known.version, known.digest, head.digest),
+        Some(known) if known.version + 1 == head.version => {
+            (known.version, known.digest, head.body.parent)
+        }
+        _ => return Ok(()),
+    };
+    if expected == found {
+        return Ok(());
+    }
+    let text = |digest: Option<Digest>| digest.map_or("none".to_owned(), |d| d.to_string());
+    let key = layout::slot_key(at);
+    Err(Error::corrupt(
+        "catalog slot",
+        key,
+        text(expected),
+        text(found),
+    ))
 }
 
 /// The floor rule: a format constant, stored in the body and computed nowhere else.

@@ -3,7 +3,7 @@
 //! `search_issues.rs`.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::Schema;
@@ -14,6 +14,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::StreamExt;
 use object_store::memory::InMemory;
 use stratagraph_udfs::find_error;
+use tokio::time::Instant;
 
 use super::reads::{ask, people};
 use crate::graph_load::support::{Append, Merge, Overwrite, load, world};
@@ -677,10 +678,7 @@ async fn a_start_has_one_plan_however_it_is_spelled() {
     let world = world(RING).await;
     ring(&world, 500, 3).await;
     let query = |clauses: &str, rest: &str| {
-        format!(
-            "SELECT \"f.name\" FROM graph_query('g', $$ query q{} $$ {rest}",
-            clauses
-        )
+        format!("SELECT \"f.name\" FROM graph_query('g', $$ query q{clauses} $$ {rest}")
     };
     let spelled = [
         query(
