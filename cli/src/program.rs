@@ -11,7 +11,8 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion_cli::command::{Command, OutputFormat};
 use datafusion_cli::exec;
 use datafusion_cli::object_storage::instrumented::InstrumentedObjectStoreRegistry;
-use datafusion_cli::print_options::PrintOptions;
+use datafusion_cli::print_format::PrintFormat;
+use datafusion_cli::print_options::{MaxRows, PrintOptions};
 use tokio::sync::mpsc;
 
 use crate::args::{self, Args};
@@ -33,6 +34,19 @@ pub(crate) struct Program {
 /// Whether somebody types the statements.
 pub(crate) fn has_prompt() -> bool {
     std::io::stdin().is_terminal()
+}
+
+/// datafusion-cli 55.2 leaves out what comes after `maxrows` rows in every format, without a word; the limit
+/// is one of tables for people.
+fn complete(print: &PrintOptions) -> PrintOptions {
+    let maxrows = match print.format {
+        PrintFormat::Table | PrintFormat::Automatic => print.maxrows,
+        _ => MaxRows::Unlimited,
+    };
+    PrintOptions {
+        maxrows,
+        ..print.clone()
+    }
 }
 
 /// What to print of a failure: DataFusion's words, with the code of a typed error in brackets.
@@ -97,6 +111,7 @@ impl Program {
             let lines = read_lines(open(&file)?);
             self.run_lines(lines).await?;
         }
+        self.print = complete(&self.print);
         exec::exec_from_repl(&self.ctx, &mut self.print)
             .await
             .map_err(|error| DataFusionError::External(Box::new(error)))
@@ -158,7 +173,8 @@ impl Program {
     }
 
     async fn execute(&self, sql: String) -> Result<()> {
-        let result = exec::exec_from_commands(&self.ctx, vec![sql], &self.print).await;
+        let print = complete(&self.print);
+        let result = exec::exec_from_commands(&self.ctx, vec![sql], &print).await;
         self.bar.clear();
         result
     }

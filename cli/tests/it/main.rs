@@ -100,6 +100,66 @@ fn formats() {
     }
 }
 
+/// datafusion-cli left out all batches after the fortieth row.
+#[test]
+fn formats_for_programs_have_all_rows() {
+    let directory = tempfile::tempdir().unwrap();
+    for format in ["csv", "tsv", "json", "nd-json"] {
+        let sql = "SELECT * FROM generate_series(101, 300)";
+        let arguments = ["-q", "--format", format, "-b", "10", "-c", sql];
+        let output = run(directory.path(), &arguments);
+        for row in 101..=300 {
+            assert!(
+                stdout(&output).contains(&row.to_string()),
+                "{row} in {format}"
+            );
+        }
+    }
+}
+
+/// DataFusion lost rows of joins whose tables have columns of one name.
+#[test]
+fn joins_of_tables_with_equal_names_have_all_rows() {
+    let directory = tempfile::tempdir().unwrap();
+    let edge = |of: &str, id: &str, from: &str, to: &str| {
+        format!(
+            "{{\"edge\":\"{of}\",\"from\":\"{from}\",\"to\":\"{to}\",\"data\":{{\"id\":\"{id}\"}}}}\n"
+        )
+    };
+    let node =
+        |of: &str, name: &str| format!("{{\"type\":\"{of}\",\"data\":{{\"name\":\"{name}\"}}}}\n");
+    let (mut first, mut second) = (String::new(), String::new());
+    for name in ["a0", "a1", "a2"] {
+        first += &node("A", name);
+        first += &node("B", &name.replace('a', "b"));
+    }
+    for (id, from, to) in [("k2", "a0", "a2"), ("k3", "a1", "a1"), ("k4", "a2", "a1")] {
+        first += &edge("K", id, from, to);
+    }
+    for (id, from, to) in [("k5", "a0", "a0"), ("k6", "a1", "a2"), ("k8", "a2", "a0")] {
+        first += &edge("K", id, from, to);
+    }
+    for (id, from, to) in [("k0", "a1", "a0"), ("k1", "a2", "a2")] {
+        second += &edge("K", id, from, to);
+    }
+    second += &edge("L", "l2", "a0", "b1");
+    std::fs::write(directory.path().join("1.jsonl"), first).unwrap();
+    std::fs::write(directory.path().join("2.jsonl"), second).unwrap();
+    let joined = "SELECT DISTINCT v1.id FROM sg.g.\"A\" v0, sg.g.\"A\" v1, sg.g.\"A\" v2, sg.g.\"B\" v3, \
+        (SELECT DISTINCT src, dst FROM sg.g.\"K\") h0, (SELECT src, dst FROM sg.g.\"K\") b1, \
+        (SELECT DISTINCT src, dst FROM sg.g.\"L\") h2 WHERE h0.src = v1.id AND h0.dst = v0.id \
+        AND b1.src = v1.id AND b1.dst = v2.id AND h2.src = v2.id AND h2.dst = v3.id ORDER BY 1";
+    let sql = format!(
+        "SET datafusion.execution.target_partitions = 7; \
+         SELECT graph FROM graph_create('g', 'node A {{ name: String @key }} node B {{ name: String @key }} \
+         edge K: A -> A edge L: A -> B'); \
+         SELECT nodes_loaded FROM graph_load('g', '1.jsonl', 'overwrite'); \
+         SELECT nodes_loaded FROM graph_load('g', '2.jsonl', 'append'); {joined};"
+    );
+    let output = run(directory.path(), &["-q", "--format", "csv", "-c", &sql]);
+    assert!(stdout(&output).ends_with("a0\na1\na2\n"), "{output:?}");
+}
+
 #[test]
 fn commands_share_a_session_and_stop_at_the_first_failure() {
     let directory = TempDir::new().unwrap();
