@@ -6,8 +6,12 @@ mod content;
 mod graph;
 mod objects;
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
 
+use tokio::task::JoinSet;
+
+use self::objects::Rehashed;
 use super::manifest::{Entry, Layout, TableManifest, TableRoot};
 use super::{identity, mask};
 use crate::catalog::manifest::BranchManifest;
@@ -138,24 +142,39 @@ pub async fn verify(
             objects::check(store, &mut checks, "bitmap", bitmap).await;
         }
     }
-    let tables = survey_tables(store, &mut checks, manifest, object).await;
-    let mut rehashed = Vec::new();
-    for table in &tables {
-        for entry in &table.entries {
-            rehashed.push(objects::check_entry(store, &mut checks, entry).await);
-        }
-    }
-    for table in &tables {
-        content::check_table(store, env, &mut checks, table).await;
+    let tables = Arc::new(survey_tables(store, &mut checks, manifest, object).await);
+    // Digests cost as much as the contents: each has a core.
+    let mut hashing = JoinSet::new();
+    hashing.spawn(rehash(Arc::clone(store), Arc::clone(&tables)));
+    let mut contents = Checks::default();
+    for table in tables.iter() {
+        content::check_table(store, env, &mut contents, table).await;
         if matches!(table.table.layout, Layout::Node | Layout::Edge) {
-            graph::check_table(store, env, &mut checks, table, &tables).await;
+            graph::check_table(store, env, &mut contents, table, &tables).await;
         }
     }
+    let (hashes, rehashed) = match hashing.join_next().await {
+        Some(Ok(done)) => done,
+        Some(Err(failed)) if failed.is_panic() => resume_unwind(failed.into_panic()),
+        // The runtime is shutting down, so nobody waits for an answer.
+        Some(Err(_)) | None => Default::default(),
+    };
+    checks.0.extend(hashes.0);
+    checks.0.extend(contents.0);
     let entries: Vec<&Entry> = tables.iter().flat_map(|t| &t.entries).collect();
     let found = recompute(store, manifest, &entries, &rehashed).await;
     let expected = shown(manifest.identity);
     checks.push(&object.key, "identity", expected, found);
     checks.0
+}
+
+/// Checks the objects of every entry, in their order.
+async fn rehash(store: Arc<Store>, tables: Arc<Vec<Surveyed>>) -> (Checks, Vec<Rehashed>) {
+    let (mut checks, mut rehashed) = (Checks::default(), Vec::new());
+    for entry in tables.iter().flat_map(|t| &t.entries) {
+        rehashed.push(objects::check_entry(&store, &mut checks, entry).await);
+    }
+    (checks, rehashed)
 }
 
 fn shown(identity: Option<Digest>) -> String {
@@ -202,7 +221,7 @@ async fn recompute(
     store: &Store,
     manifest: &BranchManifest,
     entries: &[&Entry],
-    rehashed: &[objects::Rehashed],
+    rehashed: &[Rehashed],
 ) -> Result<String> {
     if manifest.identity.is_none() {
         return Ok(shown(None));
@@ -216,6 +235,9 @@ async fn recompute(
             format!("{what} that cannot be read"),
         )
     };
+    if rehashed.len() != entries.len() {
+        return Err(unreadable("objects"));
+    }
     let mut found = Vec::with_capacity(entries.len());
     for (entry, rehashed) in entries.iter().zip(rehashed) {
         let mut entry = (*entry).clone();
