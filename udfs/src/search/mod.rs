@@ -3,10 +3,12 @@
 
 mod answer;
 mod filter;
+mod function;
 mod query;
 mod target;
 
 pub(crate) use answer::Scores;
+pub(crate) use function::search_function;
 pub use query::Wanted;
 pub(crate) use query::embed_for_property;
-pub(crate) use target::{Target, planned_schema};
+pub(crate) use target::Target;

@@ -3,19 +3,16 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float32Array, Int64Array, RecordBatch};
-use arrow::datatypes::{DataType, SchemaRef};
-use async_trait::async_trait;
+use arrow::datatypes::DataType;
+use futures::FutureExt;
 use stratagraph::Result;
 use stratagraph::search::{Fused, Nearest, RowAt, fuse};
 use stratagraph::text::{Mode, TextQuery};
-use stratagraph_providers::{
-    ArgSpec, ArgType, ArgValue, BoundArgs, FunctionSpec, Metadata, PlannedArgs, RunContext,
-    TableFunction,
-};
+use stratagraph_providers::{ArgSpec, ArgType, ArgValue, BoundArgs, TableFunction};
 
 use super::search::{check_k, wanted_of};
 use crate::engine::{Engine, Run};
-use crate::search::{Scores, Target, Wanted, planned_schema};
+use crate::search::{Scores, Target, Wanted, search_function};
 
 const FUNCTION: &str = "hybrid_search";
 const SCORES: Scores = Scores(&[
@@ -73,12 +70,6 @@ pub(crate) async fn hybrid_search(run: &Run, hybrid: HybridSearch) -> Result<Rec
     answer(&target, &fused).await
 }
 
-#[derive(Debug)]
-struct Function {
-    engine: Arc<Engine>,
-    spec: FunctionSpec,
-}
-
 /// Weights of the two legs.
 fn weights_of(args: &BoundArgs) -> Result<[f32; 2]> {
     match args.opt_vector("weights") {
@@ -90,40 +81,6 @@ fn weights_of(args: &BoundArgs) -> Result<[f32; 2]> {
             "weights",
             "expected two numbers of at least 0, for the vectors and for the texts, not both 0",
         )),
-    }
-}
-
-#[async_trait]
-impl TableFunction for Function {
-    fn spec(&self) -> &FunctionSpec {
-        &self.spec
-    }
-
-    fn schema(&self, args: &PlannedArgs<'_>, metadata: &Arc<Metadata>) -> Result<SchemaRef> {
-        let table = planned_schema(metadata, args.text("table").unwrap_or_default())?;
-        Ok(SCORES.schema(&table))
-    }
-
-    async fn run(
-        self: Arc<Self>,
-        args: BoundArgs,
-        context: RunContext,
-    ) -> Result<Vec<RecordBatch>> {
-        let run = Run::of_statement(Arc::clone(&self.engine), &context);
-        let Wanted::Text(query) = wanted_of(&args)? else {
-            return Err(args.invalid("query", "expected a text: both legs search for it"));
-        };
-        let hybrid = HybridSearch {
-            table: args.text("table")?.to_owned(),
-            vector_column: args.text("vector_column")?.to_owned(),
-            text_column: args.text("text_column")?.to_owned(),
-            query,
-            k: args.opt_unsigned("k")?.unwrap_or(0),
-            filter: args.opt_text("filter").map(str::to_owned),
-            rrf_k: args.opt_unsigned("rrf_k")?.unwrap_or(60),
-            weights: weights_of(&args)?,
-        };
-        Ok(vec![hybrid_search(&run, hybrid).await?])
     }
 }
 
@@ -139,11 +96,26 @@ async fn answer(target: &Target, fused: &[Fused]) -> Result<RecordBatch> {
     target.rows(&rows, scores, SCORES).await
 }
 
+async fn run(run: Run, args: BoundArgs) -> Result<RecordBatch> {
+    let Wanted::Text(query) = wanted_of(&args)? else {
+        return Err(args.invalid("query", "expected a text: both legs search for it"));
+    };
+    let hybrid = HybridSearch {
+        table: args.text("table")?.to_owned(),
+        vector_column: args.text("vector_column")?.to_owned(),
+        text_column: args.text("text_column")?.to_owned(),
+        query,
+        k: args.opt_unsigned("k")?.unwrap_or(0),
+        filter: args.opt_text("filter").map(str::to_owned),
+        rrf_k: args.opt_unsigned("rrf_k")?.unwrap_or(60),
+        weights: weights_of(&args)?,
+    };
+    hybrid_search(&run, hybrid).await
+}
+
 /// The SQL function.
 pub(crate) fn function(engine: &Arc<Engine>) -> Arc<dyn TableFunction> {
     let args = vec![
-        // The answer has its columns.
-        ArgSpec::required("table", ArgType::Name).literal(),
         ArgSpec::required("vector_column", ArgType::Name),
         ArgSpec::required("text_column", ArgType::Name),
         ArgSpec::required("query", ArgType::Query),
@@ -152,8 +124,7 @@ pub(crate) fn function(engine: &Arc<Engine>) -> Arc<dyn TableFunction> {
         ArgSpec::or("rrf_k", ArgType::Int, ArgValue::Int(60)),
         ArgSpec::optional("weights", ArgType::Vector),
     ];
-    Arc::new(Function {
-        engine: Arc::clone(engine),
-        spec: FunctionSpec::read(FUNCTION, args),
+    search_function(engine, FUNCTION, SCORES, args, |r, args| {
+        run(r, args).boxed()
     })
 }

@@ -3,19 +3,16 @@
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, SchemaRef};
-use async_trait::async_trait;
+use arrow::datatypes::DataType;
+use futures::FutureExt;
 use stratagraph::Result;
 use stratagraph::text::{Mode, TextQuery};
-use stratagraph_providers::{
-    ArgSpec, ArgType, ArgValue, BoundArgs, FunctionSpec, Metadata, PlannedArgs, RunContext,
-    TableFunction,
-};
+use stratagraph_providers::{ArgSpec, ArgType, ArgValue, BoundArgs, TableFunction};
 
 use super::search::check_k;
 use super::vector_search::{ranks, split};
 use crate::engine::{Engine, Run};
-use crate::search::{Scores, Target, planned_schema};
+use crate::search::{Scores, Target, search_function};
 
 const FUNCTION: &str = "text_search";
 /// Edits between a term of a fuzzy query and what it finds.
@@ -56,12 +53,6 @@ pub(crate) async fn text_search(run: &Run, search: TextSearch) -> Result<RecordB
     target.rows(&rows, scores, SCORES).await
 }
 
-#[derive(Debug)]
-struct Function {
-    engine: Arc<Engine>,
-    spec: FunctionSpec,
-}
-
 fn mode_of(args: &BoundArgs) -> Result<Mode> {
     match args.opt_text("mode").unwrap_or("bm25") {
         "bm25" => Ok(Mode::Bm25),
@@ -75,49 +66,29 @@ fn mode_of(args: &BoundArgs) -> Result<Mode> {
     }
 }
 
-#[async_trait]
-impl TableFunction for Function {
-    fn spec(&self) -> &FunctionSpec {
-        &self.spec
-    }
-
-    fn schema(&self, args: &PlannedArgs<'_>, metadata: &Arc<Metadata>) -> Result<SchemaRef> {
-        let table = planned_schema(metadata, args.text("table").unwrap_or_default())?;
-        Ok(SCORES.schema(&table))
-    }
-
-    async fn run(
-        self: Arc<Self>,
-        args: BoundArgs,
-        context: RunContext,
-    ) -> Result<Vec<RecordBatch>> {
-        let run = Run::of_statement(Arc::clone(&self.engine), &context);
-        let search = TextSearch {
-            table: args.text("table")?.to_owned(),
-            column: args.text("column")?.to_owned(),
-            query: args.text("query")?.to_owned(),
-            k: args.opt_unsigned("k")?.unwrap_or(0),
-            mode: mode_of(&args)?,
-            filter: args.opt_text("filter").map(str::to_owned),
-        };
-        Ok(vec![text_search(&run, search).await?])
-    }
+async fn run(run: Run, args: BoundArgs) -> Result<RecordBatch> {
+    let search = TextSearch {
+        table: args.text("table")?.to_owned(),
+        column: args.text("column")?.to_owned(),
+        query: args.text("query")?.to_owned(),
+        k: args.opt_unsigned("k")?.unwrap_or(0),
+        mode: mode_of(&args)?,
+        filter: args.opt_text("filter").map(str::to_owned),
+    };
+    text_search(&run, search).await
 }
 
 /// The SQL function.
 pub(crate) fn function(engine: &Arc<Engine>) -> Arc<dyn TableFunction> {
     let mode = ArgValue::Text("bm25".to_owned());
     let args = vec![
-        // The answer has its columns.
-        ArgSpec::required("table", ArgType::Name).literal(),
         ArgSpec::required("column", ArgType::Name),
         ArgSpec::required("query", ArgType::Text),
         ArgSpec::required("k", ArgType::Int),
         ArgSpec::or("mode", ArgType::Text, mode),
         ArgSpec::optional("filter", ArgType::Text),
     ];
-    Arc::new(Function {
-        engine: Arc::clone(engine),
-        spec: FunctionSpec::read(FUNCTION, args),
+    search_function(engine, FUNCTION, SCORES, args, |r, args| {
+        run(r, args).boxed()
     })
 }

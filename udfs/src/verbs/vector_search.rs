@@ -3,17 +3,15 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float32Array, Int64Array, RecordBatch};
-use arrow::datatypes::{DataType, SchemaRef};
-use async_trait::async_trait;
+use arrow::datatypes::DataType;
+use futures::FutureExt;
 use stratagraph::Result;
 use stratagraph::search::{Found, Nearest, RowAt};
-use stratagraph_providers::{
-    ArgSpec, ArgType, BoundArgs, FunctionSpec, Metadata, PlannedArgs, RunContext, TableFunction,
-};
+use stratagraph_providers::{ArgSpec, ArgType, BoundArgs, TableFunction};
 
 use super::search::{Wanted, check_k, wanted_of};
 use crate::engine::{Engine, Run};
-use crate::search::{Scores, Target, planned_schema};
+use crate::search::{Scores, Target, search_function};
 
 const FUNCTION: &str = "vector_search";
 const SCORES: Scores = Scores(&[
@@ -58,12 +56,6 @@ pub(crate) async fn vector_search(run: &Run, search: VectorSearch) -> Result<Rec
     target.rows(&rows, scores, SCORES).await
 }
 
-#[derive(Debug)]
-struct Function {
-    engine: Arc<Engine>,
-    spec: FunctionSpec,
-}
-
 /// Places from 1.
 pub(super) fn ranks(rows: usize) -> ArrayRef {
     Arc::new(Int64Array::from_iter_values((1i64..).take(rows)))
@@ -76,48 +68,28 @@ pub(super) fn split(found: &[Found]) -> (Vec<RowAt>, ArrayRef) {
     (rows, Arc::new(Float32Array::from_iter_values(values)))
 }
 
-#[async_trait]
-impl TableFunction for Function {
-    fn spec(&self) -> &FunctionSpec {
-        &self.spec
-    }
-
-    fn schema(&self, args: &PlannedArgs<'_>, metadata: &Arc<Metadata>) -> Result<SchemaRef> {
-        let table = planned_schema(metadata, args.text("table").unwrap_or_default())?;
-        Ok(SCORES.schema(&table))
-    }
-
-    async fn run(
-        self: Arc<Self>,
-        args: BoundArgs,
-        context: RunContext,
-    ) -> Result<Vec<RecordBatch>> {
-        let run = Run::of_statement(Arc::clone(&self.engine), &context);
-        let search = VectorSearch {
-            table: args.text("table")?.to_owned(),
-            column: args.text("column")?.to_owned(),
-            wanted: wanted_of(&args)?,
-            k: args.opt_unsigned("k")?.unwrap_or(0),
-            filter: args.opt_text("filter").map(str::to_owned),
-            exact: args.flag("exact"),
-        };
-        Ok(vec![vector_search(&run, search).await?])
-    }
+async fn run(run: Run, args: BoundArgs) -> Result<RecordBatch> {
+    let search = VectorSearch {
+        table: args.text("table")?.to_owned(),
+        column: args.text("column")?.to_owned(),
+        wanted: wanted_of(&args)?,
+        k: args.opt_unsigned("k")?.unwrap_or(0),
+        filter: args.opt_text("filter").map(str::to_owned),
+        exact: args.flag("exact"),
+    };
+    vector_search(&run, search).await
 }
 
 /// The SQL function.
 pub(crate) fn function(engine: &Arc<Engine>) -> Arc<dyn TableFunction> {
     let args = vec![
-        // The answer has its columns.
-        ArgSpec::required("table", ArgType::Name).literal(),
         ArgSpec::required("column", ArgType::Name),
         ArgSpec::required("query", ArgType::Query),
         ArgSpec::required("k", ArgType::Int),
         ArgSpec::optional("filter", ArgType::Text),
         ArgSpec::optional("exact", ArgType::Bool),
     ];
-    Arc::new(Function {
-        engine: Arc::clone(engine),
-        spec: FunctionSpec::read(FUNCTION, args),
+    search_function(engine, FUNCTION, SCORES, args, |r, args| {
+        run(r, args).boxed()
     })
 }
