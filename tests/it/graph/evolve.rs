@@ -67,94 +67,96 @@ fn the_same_schema_has_no_steps() {
     }
 }
 
+/// A part of the first schema, what stands there instead, and the steps.
+const CHANGES: &[(&str, &str, &[&str])] = &[
+    (
+        "email: String?",
+        "email: String?  nick: String?",
+        &["add_property"],
+    ),
+    (
+        "email: String?",
+        "email: String?  nick: String",
+        &["add_property OG-MF-103"],
+    ),
+    ("age: I64?", "", &["drop_property"]),
+    ("age: I64?", "age: I32?", &["change_property OG-MF-106"]),
+    ("age: I64?", "age: String?", &["change_property OG-MF-106"]),
+    ("age: I64?", "age: I64", &["add_constraint"]),
+    ("name: String }", "name: String? }", &["drop_constraint"]),
+    ("enum(a, b)", "enum(a, b, c)", &["extend_enum"]),
+    ("enum(a, b)", "enum(a)", &["change_property OG-MF-106"]),
+    ("enum(a, b)", "enum(a, c)", &["change_property OG-MF-106"]),
+    ("enum(a, b)", "String", &["change_property OG-MF-106"]),
+    ("@unique(email)", "", &["drop_constraint"]),
+    (
+        "@unique(email)",
+        "@unique(email, age)",
+        &["drop_constraint", "add_constraint"],
+    ),
+    (
+        "@unique(email)",
+        "@unique(email) @index(age)",
+        &["add_constraint"],
+    ),
+    (
+        "@unique(email)",
+        "@unique(email) @key(name)",
+        &["add_constraint OG-MF-105"],
+    ),
+    (
+        "code: String @key",
+        "code: String",
+        &["drop_constraint OG-MF-105"],
+    ),
+    (
+        "0.0..1.0",
+        "0.0..2.0",
+        &["drop_constraint", "add_constraint"],
+    ),
+    ("@card(0..2)", "@card(0..3)", &["drop_constraint"]),
+    ("@card(0..2)", "@card(1..2)", &["add_constraint"]),
+    ("@card(0..2)", "", &["drop_constraint"]),
+    (
+        "Person -> Place",
+        "Place -> Person",
+        &["change_ends OG-ED-101"],
+    ),
+    (
+        "age: I64?",
+        "age: I64? @description(\"years\")",
+        &["update_property_metadata"],
+    ),
+    (
+        "node Place {",
+        "node Place @description(\"where\") {",
+        &["update_type_metadata"],
+    ),
+    (
+        "edge Lives: Person -> Place @card(0..2) { since: I64? }",
+        "",
+        &["drop_type"],
+    ),
+    (
+        "edge Lives",
+        "node Town { a: String } edge Lives",
+        &["add_type"],
+    ),
+    (
+        "code: String @key  size: F64 @range(0.0..1.0)",
+        "size: F64 @range(0.0..1.0) code: String @key",
+        &["update_type_metadata"],
+    ),
+    (
+        "interface Named {",
+        "interface Other { x: I64? } interface Named {",
+        &["update_type_metadata"],
+    ),
+];
+
 #[test]
 fn each_change_is_its_steps() {
-    let cases: &[(&str, &str, &[&str])] = &[
-        (
-            "email: String?",
-            "email: String?  nick: String?",
-            &["add_property"],
-        ),
-        (
-            "email: String?",
-            "email: String?  nick: String",
-            &["add_property OG-MF-103"],
-        ),
-        ("age: I64?", "", &["drop_property"]),
-        ("age: I64?", "age: I32?", &["change_property OG-MF-106"]),
-        ("age: I64?", "age: String?", &["change_property OG-MF-106"]),
-        ("age: I64?", "age: I64", &["add_constraint"]),
-        ("name: String }", "name: String? }", &["drop_constraint"]),
-        ("enum(a, b)", "enum(a, b, c)", &["extend_enum"]),
-        ("enum(a, b)", "enum(a)", &["change_property OG-MF-106"]),
-        ("enum(a, b)", "enum(a, c)", &["change_property OG-MF-106"]),
-        ("enum(a, b)", "String", &["change_property OG-MF-106"]),
-        ("@unique(email)", "", &["drop_constraint"]),
-        (
-            "@unique(email)",
-            "@unique(email, age)",
-            &["drop_constraint", "add_constraint"],
-        ),
-        (
-            "@unique(email)",
-            "@unique(email) @index(age)",
-            &["add_constraint"],
-        ),
-        (
-            "@unique(email)",
-            "@unique(email) @key(name)",
-            &["add_constraint OG-MF-105"],
-        ),
-        (
-            "code: String @key",
-            "code: String",
-            &["drop_constraint OG-MF-105"],
-        ),
-        (
-            "0.0..1.0",
-            "0.0..2.0",
-            &["drop_constraint", "add_constraint"],
-        ),
-        ("@card(0..2)", "@card(0..3)", &["drop_constraint"]),
-        ("@card(0..2)", "@card(1..2)", &["add_constraint"]),
-        ("@card(0..2)", "", &["drop_constraint"]),
-        (
-            "Person -> Place",
-            "Place -> Person",
-            &["change_ends OG-ED-101"],
-        ),
-        (
-            "age: I64?",
-            "age: I64? @description(\"years\")",
-            &["update_property_metadata"],
-        ),
-        (
-            "node Place {",
-            "node Place @description(\"where\") {",
-            &["update_type_metadata"],
-        ),
-        (
-            "edge Lives: Person -> Place @card(0..2) { since: I64? }",
-            "",
-            &["drop_type"],
-        ),
-        (
-            "edge Lives",
-            "node Town { a: String } edge Lives",
-            &["add_type"],
-        ),
-        (
-            "code: String @key  size: F64 @range(0.0..1.0)",
-            "size: F64 @range(0.0..1.0) code: String @key",
-            &["update_type_metadata"],
-        ),
-        (
-            "interface Named {",
-            "interface Other { x: I64? } interface Named {",
-            &["update_type_metadata"],
-        ),
-    ];
-    for (part, by, expected) in cases {
+    for (part, by, expected) in CHANGES {
         assert_eq!(steps(&changed(part, by)), *expected, "{part} -> {by}");
     }
 }

@@ -140,7 +140,8 @@ async fn a_write_whose_ground_was_touched_is_lost() {
         (
             Change::default().without("ada"),
             Change::default().knows("ac", "ada", "cy", 1),
-            "\"ac\"",
+            // Her edges went with her, and their number is bounded.
+            "\"ada\"",
         ),
         // A value that both take.
         (

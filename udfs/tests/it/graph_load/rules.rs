@@ -222,8 +222,6 @@ async fn words_and_files_are_checked() {
         assert_eq!(code, "InvalidArgument", "{wrong}");
         assert!(text.contains('\''), "{text}");
     }
-    let later = "'append', base => 'main'";
-    assert_eq!(world.code(&call(later)).await, "NotYetSupported");
     let missing = "'append', branch => 'b'";
     assert_eq!(world.code(&call(missing)).await, "NotFound");
     let none = "SELECT * FROM graph_load('g', '/nowhere/x.jsonl', 'append')";
