@@ -110,7 +110,8 @@ async fn hops(ctx: &SessionContext) -> (f64, i64) {
     (best.as_secs_f64() * 1e3, rows)
 }
 
-async fn run(folder: &Path) {
+/// A session whose store in `folder` holds the graph.
+async fn loaded(folder: &Path) -> SessionContext {
     let ctx = SessionContext::new();
     let root = folder.canonicalize().unwrap().join("store");
     let root = format!("file://{}", root.display());
@@ -142,6 +143,11 @@ async fn run(folder: &Path) {
         "load of {rows} rows: {:.2} s",
         started.elapsed().as_secs_f64()
     );
+    ctx
+}
+
+async fn run(folder: &Path) {
+    let ctx = loaded(folder).await;
     let (before, reached) = hops(&ctx).await;
     println!("3 hops before: {before:.1} ms, {reached} rows");
     let depth: usize = std::env::var("STRATAGRAPH_DEPTH")

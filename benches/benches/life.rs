@@ -1,7 +1,7 @@
 //! The life of one table, step by step, beside a peer that does the same: milliseconds, not ratios.
 //! `bench/b_jammi.py`'s steps; the peer's own figures are in README.md.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use datafusion::arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
 use datafusion::parquet::arrow::ArrowWriter;
 use datafusion::prelude::{ParquetReadOptions, SessionConfig, SessionContext};
 use stratagraph_udfs::{
-    CompactOptions, GenerateEmbeddings, Options, RefreshReport, Stratagraph, install,
+    BuildIndex, CompactOptions, GenerateEmbeddings, Options, RefreshReport, Stratagraph, install,
 };
 
 use crate::timing::{AsyncRun, Sql, least, once};
@@ -65,6 +65,7 @@ struct Life {
     ctx: SessionContext,
     sg: Stratagraph,
     rows: Vec<String>,
+    source: PathBuf,
 }
 
 impl Life {
@@ -101,6 +102,21 @@ impl Life {
         }
     }
 
+    /// An index, searches through it, and a compaction that builds it anew.
+    async fn indexed(&mut self) {
+        let (time, built) = once(self.sg.build_index(BuildIndex::new("t", "vector"))).await;
+        println!("| build_index, {} | {:.1} |", built.unwrap().kind, ms(time));
+        self.reads("indexed").await;
+        self.rows[3] += " w";
+        save(&self.source, &self.rows);
+        self.refresh("refresh, 1 row, indexed").await;
+        self.reads("indexed, 1 row refreshed").await;
+        let options = CompactOptions::default();
+        let (time, done) = once(self.sg.compact_embeddings("t", options)).await;
+        done.unwrap();
+        println!("| compact, index built | {:.1} |", ms(time));
+    }
+
     async fn of(n: usize) {
         println!("\n| {n} rows, hash:32 | ms |\n|---|---|");
         let dir = tempfile::tempdir().unwrap();
@@ -108,7 +124,12 @@ impl Life {
         let rows: Vec<String> = (0..n).map(text).collect();
         save(&source, &rows);
         let (ctx, sg) = session(dir.path(), &source).await;
-        let mut life = Self { ctx, sg, rows };
+        let mut life = Self {
+            ctx,
+            sg,
+            rows,
+            source: source.clone(),
+        };
         let table = GenerateEmbeddings::new("docs", ["text"], "id")
             .model("hash:32")
             .name("t");
@@ -141,6 +162,7 @@ impl Life {
             ms(time)
         );
         life.reads("compacted").await;
+        life.indexed().await;
         let (time, checks) = once(life.sg.verify_materialization("t")).await;
         println!(
             "| verify, {} artifacts | {:.1} |",

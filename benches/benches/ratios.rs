@@ -11,6 +11,7 @@ mod masked;
 mod memory;
 mod models;
 mod refresh;
+mod searches;
 mod timing;
 
 use tokio::runtime::Builder;
@@ -45,6 +46,9 @@ fn main() {
         }
         if wanted("many") {
             many::run().await;
+        }
+        if wanted("searches") {
+            searches::run().await;
         }
         if wanted("models") {
             models::run().await;
