@@ -168,7 +168,7 @@ async fn constraints_are_proved_by_stored_rows() {
     .await;
     assert_eq!(both.len(), 1);
     let two = breaks(&world.sg, call("insert Lives { from: \"ann\", to: \"h\" }")).await;
-    assert_eq!(two[0].2, "cardinality");
+    assert!(two.iter().any(|v| v.2 == "cardinality"), "{two:?}");
     // And no more, once it is gone.
     apply(&world, SCHEMA).await;
     done(
