@@ -15,6 +15,7 @@ use super::vector::VectorColumn;
 use crate::ann::{self, Metric};
 use crate::env::Env;
 use crate::graph::schema::{GraphType, Member};
+use crate::graph::topology::build_topology;
 use crate::graph::value::{Scalar, ValueType};
 use crate::store::Stager;
 use crate::table::manifest::{Entry, Fragment, Segment, SegmentKind};
@@ -106,6 +107,7 @@ impl Index {
         let schema = reader.table().current_schema()?;
         let column = schema.columns.iter().find(|c| c.id == segment.column)?;
         let kind = match segment.kind {
+            SegmentKind::Topology => return None,
             SegmentKind::Hnsw => VectorKind::Hnsw,
             SegmentKind::Ivf => VectorKind::Ivf,
             SegmentKind::Text => {
@@ -201,9 +203,10 @@ pub async fn rebuild(
         wanted.extend(old.segments.iter().map(|s| (s.column, s)));
     }
     for (column, segment) in wanted {
-        let Some(index) = Index::like(reader, segment) else {
+        let index = Index::like(reader, segment);
+        if index.is_none() && segment.kind != SegmentKind::Topology {
             continue;
-        };
+        }
         let entry = Entry {
             stamp: 0,
             id: 0,
@@ -211,7 +214,11 @@ pub async fn rebuild(
             mask: None,
             rejects: None,
         };
-        match build(reader, &entry, &index, 1, env, stage).await {
+        let built = match &index {
+            Some(index) => build(reader, &entry, index, 1, env, stage).await,
+            None => build_topology(reader, &entry, 1, stage).await,
+        };
+        match built {
             Ok(built) => built.into_iter().for_each(|s| fragment.set_segment(s)),
             Err(error @ Error::Storage { .. }) => return Err(error),
             Err(error) => {

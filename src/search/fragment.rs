@@ -189,7 +189,8 @@ impl<'a> Rows<'a> {
 }
 
 /// Reads an object whole and checks it.
-async fn read_whole(reader: &TableReader, file: &DataFile) -> Result<bytes::Bytes> {
+/// All bytes of an object.
+pub(crate) async fn read_whole(reader: &TableReader, file: &DataFile) -> Result<bytes::Bytes> {
     let size = file.object.size;
     let mut memory = Reservation::new(reader.budget());
     memory.resize(usize::try_from(size).unwrap_or(usize::MAX))?;

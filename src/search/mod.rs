@@ -20,6 +20,7 @@ use std::sync::Arc;
 use arrow::array::AsArray;
 
 pub use declared::index_option;
+pub(crate) use fragment::read_whole;
 pub use fuse::{Fused, fuse};
 pub use rows::{Allowed, Positions, add_positions, superseded};
 pub use take::{RowAt, take};

@@ -126,6 +126,8 @@ pub enum SegmentKind {
     Ivf,
     /// Postings of the terms of a column.
     Text,
+    /// Adjacency lists of the edges by source, of the column of the source's row id.
+    Topology,
 }
 
 impl SegmentKind {
@@ -135,6 +137,7 @@ impl SegmentKind {
             Self::Hnsw => "hnsw",
             Self::Ivf => "ivf",
             Self::Text => "text",
+            Self::Topology => "topology",
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, RecordBatch, UInt32Array, UInt64Array};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt32Array, UInt64Array};
 use arrow::compute::take;
 use arrow::datatypes::{DataType, Schema, SchemaRef, UInt64Type};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
@@ -34,18 +34,23 @@ use datafusion::physical_plan::{
 };
 use datafusion_proto_models::protobuf::PhysicalPlanNode;
 use futures::{StreamExt, stream};
-use stratagraph::graph::topology::{Reached, Walk};
+use stratagraph::graph::topology::{Pairs, Reached, Walk};
 
 use super::expand_metrics::ExpandMetrics;
 use super::expand_node::{EdgeHandle, ExpandSpec};
 use super::memory::PoolBudget;
 use crate::error::{ResultExt, not_encoded};
 
+/// Targets of one source that are searched one by one.
+const TARGETS: usize = 8;
+
 /// For each input row, all nodes that its source reaches; see [`super::ExpandNode`]. Partitions and
 /// their order are the input's. Its memory is a consumer of the task's pool.
 pub struct ExpandExec {
     input: Arc<dyn ExecutionPlan>,
     src: Column,
+    /// Where it must end, if that is known.
+    target: Option<Column>,
     edge: EdgeHandle,
     spec: ExpandSpec,
     schema: SchemaRef,
@@ -66,12 +71,7 @@ impl ExpandExec {
     ) -> Result<Self> {
         spec.options(1).check(edge.edges()).df()?;
         let below = input.schema();
-        let found = below.fields().get(src.index()).map(|f| f.data_type());
-        if found != Some(&DataType::UInt64) {
-            return plan_err!(
-                "the source {src} of a traversal is not a UInt64 column of its input"
-            );
-        }
+        check_column(&below, &src)?;
         let mut fields: Vec<_> = below.fields().iter().cloned().collect();
         fields.extend(spec.fields());
         let schema = Arc::new(Schema::new_with_metadata(fields, below.metadata().clone()));
@@ -79,11 +79,46 @@ impl ExpandExec {
             properties: properties(&input, &schema)?,
             input,
             src,
+            target: None,
             edge,
             spec,
             schema,
             metrics: ExecutionPlanMetricsSet::new(),
         })
+    }
+
+    /// Only rows that reach the node in the column `target`.
+    ///
+    /// # Errors
+    /// `Plan` for a column that the input has not, or of another type than UInt64.
+    pub fn with_target(self, target: Column) -> Result<Self> {
+        check_column(&self.input.schema(), &target)?;
+        Ok(Self {
+            target: Some(target),
+            ..self
+        })
+    }
+
+    /// The same over another input.
+    fn over(
+        &self,
+        input: Arc<dyn ExecutionPlan>,
+        place: impl Fn(&Column) -> Column,
+    ) -> Result<Self> {
+        let (edge, spec) = (self.edge.clone(), self.spec.clone());
+        let expand = Self::try_new(input, place(&self.src), edge, spec)?;
+        match &self.target {
+            Some(target) => expand.with_target(place(target)),
+            None => Ok(expand),
+        }
+    }
+
+    fn show(&self) -> String {
+        let shown = self.spec.show(&self.edge, &self.src);
+        match &self.target {
+            Some(target) => format!("{shown}, target={target}"),
+            None => shown,
+        }
     }
 
     /// The edge table.
@@ -98,6 +133,16 @@ impl ExpandExec {
 
     fn child_columns(&self) -> usize {
         self.input.schema().fields().len()
+    }
+}
+
+fn check_column(schema: &Schema, column: &Column) -> Result<()> {
+    let found = schema.fields().get(column.index()).map(|f| f.data_type());
+    match found == Some(&DataType::UInt64) {
+        true => Ok(()),
+        false => {
+            plan_err!("{column} is not a UInt64 column of the input of a traversal")
+        }
     }
 }
 
@@ -121,13 +166,13 @@ fn properties(input: &Arc<dyn ExecutionPlan>, schema: &SchemaRef) -> Result<Arc<
 
 impl fmt::Debug for ExpandExec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ExpandExec({})", self.spec.show(&self.edge, &self.src))
+        write!(f, "ExpandExec({})", self.show())
     }
 }
 
 impl DisplayAs for ExpandExec {
     fn fmt_as(&self, t: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shown = self.spec.show(&self.edge, &self.src);
+        let shown = self.show();
         match t {
             DisplayFormatType::Default | DisplayFormatType::Verbose => {
                 write!(f, "ExpandExec: {shown}")
@@ -158,8 +203,9 @@ impl ExecutionPlan for ExpandExec {
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        let src: PhysicalExprRef = Arc::new(self.src.clone());
-        apply_expression_roots([src], f)
+        let ends = std::iter::once(&self.src).chain(&self.target);
+        let ends = ends.map(|column| Arc::new(column.clone()) as PhysicalExprRef);
+        apply_expression_roots(ends.collect::<Vec<_>>(), f)
     }
 
     fn replace_children(
@@ -170,15 +216,15 @@ impl ExecutionPlan for ExpandExec {
         let (Some(input), true) = (children.pop(), children.is_empty()) else {
             return internal_err!("a traversal has one input");
         };
-        let (src, edge, spec) = (self.src.clone(), self.edge.clone(), self.spec.clone());
         if options.children_properties == ChildrenPropertiesMode::Recompute {
-            return Ok(Arc::new(Self::try_new(input, src, edge, spec)?));
+            return Ok(Arc::new(self.over(input, Column::clone)?));
         }
         Ok(Arc::new(Self {
             input,
-            src,
-            edge,
-            spec,
+            src: self.src.clone(),
+            target: self.target.clone(),
+            edge: self.edge.clone(),
+            spec: self.spec.clone(),
             schema: Arc::clone(&self.schema),
             properties: Arc::clone(&self.properties),
             metrics: ExecutionPlanMetricsSet::new(),
@@ -236,6 +282,7 @@ impl ExecutionPlan for ExpandExec {
             .map(|column| column.index())
             .filter(|index| *index < below)
             .chain([self.src.index()])
+            .chain(self.target.as_ref().map(Column::index))
             .collect();
         if used.len() == below {
             return Ok(None);
@@ -255,8 +302,7 @@ impl ExecutionPlan for ExpandExec {
             ProjectionExpr::new(Arc::new(Column::new(name, *index)), name.clone())
         });
         let input = ProjectionExec::try_new(narrow.collect::<Vec<_>>(), Arc::clone(&self.input))?;
-        let (edge, spec) = (self.edge.clone(), self.spec.clone());
-        let expand = Self::try_new(Arc::new(input), moved(&self.src), edge, spec)?;
+        let expand = self.over(Arc::new(input), moved)?;
         let mut above = Vec::with_capacity(projection.expr().len());
         for projected in projection.expr() {
             let change = |expr: Arc<dyn PhysicalExpr>| {
@@ -284,8 +330,14 @@ impl ExecutionPlan for ExpandExec {
         let options = self.spec.options(task.session_config().batch_size());
         let state = Expanding {
             input: self.input.execute(partition, task)?,
+            pairs: match self.target {
+                Some(_) => Some(Pairs::new(&edges, options.clone()).df()?),
+                None => None,
+            },
             walk: Walk::new(&edges, options).df()?,
             src: self.src.index(),
+            target: self.target.as_ref().map_or(0, Column::index),
+            single: self.spec.max == 1,
             batch: None,
             schema: Arc::clone(&self.schema),
             metrics: ExpandMetrics::new(&self.metrics, partition),
@@ -293,7 +345,11 @@ impl ExecutionPlan for ExpandExec {
         let rows = stream::try_unfold(state, |mut state| async move {
             let batch = state.next().await;
             // Also where it ends or fails, so that what was done shows.
-            state.metrics.show(state.walk.stats());
+            let mut stats = state.walk.stats();
+            if let Some(pairs) = &state.pairs {
+                stats.add(pairs.stats());
+            }
+            state.metrics.show(stats);
             Ok(batch?.map(|batch| (batch, state)))
         });
         Ok(Box::pin(cooperative(RecordBatchStreamAdapter::new(
@@ -307,8 +363,14 @@ impl ExecutionPlan for ExpandExec {
 struct Expanding {
     input: SendableRecordBatchStream,
     walk: Walk,
+    /// Searches from both ends, where both are known.
+    pairs: Option<Pairs>,
     /// Place of the source column.
     src: usize,
+    /// Place of the target column.
+    target: usize,
+    /// Whether only neighbours are reached.
+    single: bool,
     /// The batch that is being expanded.
     batch: Option<RecordBatch>,
     schema: SchemaRef,
@@ -319,7 +381,13 @@ impl Expanding {
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
         loop {
             if let Some(batch) = &self.batch {
-                if let Some(reached) = self.walk.next().await.df()? {
+                if let Some(mut reached) = self.walk.next().await.df()? {
+                    if self.pairs.is_some() {
+                        keep(&mut reached, rids(batch, self.target)?);
+                        if reached.rows.is_empty() {
+                            continue;
+                        }
+                    }
                     let out = attach(batch, reached, &self.schema)?;
                     self.metrics.baseline.record_output(out.num_rows());
                     return Ok(Some(out));
@@ -330,14 +398,74 @@ impl Expanding {
                 self.metrics.baseline.done();
                 return Ok(None);
             };
-            let src = batch.columns().get(self.src);
-            let Some(src) = src.and_then(|c| c.as_primitive_opt::<UInt64Type>()) else {
-                return internal_err!("the source of a traversal is not a UInt64 column");
-            };
+            let src = rids(&batch, self.src)?;
+            if let Some(pairs) = &mut self.pairs
+                && (self.single || is_spread(src))
+            {
+                let found = joined(pairs, src, rids(&batch, self.target)?).await?;
+                let out = attach(&batch, found, &self.schema)?;
+                if out.num_rows() > 0 {
+                    self.metrics.baseline.record_output(out.num_rows());
+                    return Ok(Some(out));
+                }
+                continue;
+            }
             self.walk.begin(src).await.df()?;
             self.batch = Some(batch);
         }
     }
+}
+
+fn rids(batch: &RecordBatch, at: usize) -> Result<&UInt64Array> {
+    let column = batch.columns().get(at);
+    match column.and_then(|c| c.as_primitive_opt::<UInt64Type>()) {
+        Some(column) => Ok(column),
+        None => internal_err!("an end of a traversal is not a UInt64 column"),
+    }
+}
+
+/// Whether sources are so many that each of them has few targets; one with many of them is followed
+/// once for all.
+fn is_spread(sources: &UInt64Array) -> bool {
+    let mut distinct: Vec<u64> = sources.iter().flatten().collect();
+    let all = distinct.len();
+    distinct.sort_unstable();
+    distinct.dedup();
+    all <= distinct.len() * TARGETS
+}
+
+/// Leaves the rows that reached their target.
+fn keep(reached: &mut Reached, targets: &UInt64Array) {
+    let mut kept = Reached::default();
+    for (at, (row, dst)) in reached.rows.iter().zip(&reached.dst).enumerate() {
+        let target = *row as usize;
+        if targets.is_valid(target) && targets.value(target) == *dst {
+            kept.rows.push(*row);
+            kept.dst.push(*dst);
+            kept.hops.extend(reached.hops.get(at));
+        }
+    }
+    *reached = kept;
+}
+
+/// The rows whose source reaches their target. A NULL reaches nothing, and nothing reaches it.
+async fn joined(
+    pairs: &mut Pairs,
+    sources: &UInt64Array,
+    targets: &UInt64Array,
+) -> Result<Reached> {
+    let mut found = Reached::default();
+    for (row, ends) in sources.iter().zip(targets).enumerate() {
+        let (Some(source), Some(target)) = ends else {
+            continue;
+        };
+        if let Some(distance) = pairs.distance(source, target).await.df()? {
+            found.rows.push(row as u32);
+            found.dst.push(target);
+            found.hops.push(distance);
+        }
+    }
+    Ok(found)
 }
 
 /// The rows of the input that reached something, with what they reached.

@@ -169,6 +169,8 @@ impl ExpandSpec {
 pub struct ExpandNode {
     input: LogicalPlan,
     src: Expr,
+    /// Where it must end, if that is known.
+    target: Option<Expr>,
     edge: EdgeHandle,
     spec: ExpandSpec,
     schema: DFSchemaRef,
@@ -187,13 +189,7 @@ impl ExpandNode {
         spec: ExpandSpec,
     ) -> Result<Self> {
         spec.options(1).check(edge.edges()).df()?;
-        let found = src.get_type(input.schema())?;
-        if found != DataType::UInt64 {
-            return plan_err!("the source {src} of a traversal has type {found}, expected UInt64");
-        }
-        if !matches!(src, Expr::Column(_)) {
-            return plan_err!("the source {src} of a traversal is not a column");
-        }
+        check_column(&input, &src, "source")?;
         let columns = input.schema().iter();
         let columns = columns.map(|(qualifier, field)| (qualifier.cloned(), Arc::clone(field)));
         let added = spec.fields().into_iter().map(|field| (None, field));
@@ -203,10 +199,29 @@ impl ExpandNode {
         Ok(Self {
             input,
             src,
+            target: None,
             edge,
             spec,
             schema,
         })
+    }
+
+    /// Only rows that reach the node in `target`, a column of the input as the source is one. It is
+    /// searched from both ends.
+    ///
+    /// # Errors
+    /// `Plan` for a target of another type.
+    pub fn with_target(self, target: Expr) -> Result<Self> {
+        check_column(&self.input, &target, "target")?;
+        Ok(Self {
+            target: Some(target),
+            ..self
+        })
+    }
+
+    /// The target column.
+    pub fn target(&self) -> Option<&Expr> {
+        self.target.as_ref()
     }
 
     /// The input.
@@ -230,6 +245,17 @@ impl ExpandNode {
     }
 }
 
+fn check_column(input: &LogicalPlan, of: &Expr, what: &str) -> Result<()> {
+    let found = of.get_type(input.schema())?;
+    if found != DataType::UInt64 {
+        return plan_err!("the {what} {of} of a traversal has type {found}, expected UInt64");
+    }
+    match of {
+        Expr::Column(_) => Ok(()),
+        _ => plan_err!("the {what} {of} of a traversal is not a column"),
+    }
+}
+
 impl PartialOrd for ExpandNode {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         let key = |n: &Self| {
@@ -249,7 +275,8 @@ impl PartialOrd for ExpandNode {
         if order != Ordering::Equal {
             return Some(order);
         }
-        match self.src.partial_cmp(&other.src) {
+        let ends = |n: &Self| (n.src.clone(), n.target.clone());
+        match ends(self).partial_cmp(&ends(other)) {
             Some(Ordering::Equal) => self.input.partial_cmp(&other.input),
             order => order,
         }
@@ -270,7 +297,10 @@ impl UserDefinedLogicalNodeCore for ExpandNode {
     }
 
     fn expressions(&self) -> Vec<Expr> {
-        vec![self.src.clone()]
+        std::iter::once(&self.src)
+            .chain(&self.target)
+            .cloned()
+            .collect()
     }
 
     fn prevent_predicate_push_down_columns(&self) -> HashSet<String> {
@@ -281,7 +311,11 @@ impl UserDefinedLogicalNodeCore for ExpandNode {
     }
 
     fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Expand: {}", self.spec.show(&self.edge, &self.src))
+        write!(f, "Expand: {}", self.spec.show(&self.edge, &self.src))?;
+        match &self.target {
+            Some(target) => write!(f, ", target={target}"),
+            None => Ok(()),
+        }
     }
 
     fn with_exprs_and_inputs(
@@ -289,26 +323,32 @@ impl UserDefinedLogicalNodeCore for ExpandNode {
         mut exprs: Vec<Expr>,
         mut inputs: Vec<LogicalPlan>,
     ) -> Result<Self> {
+        let target = self.target.as_ref().and_then(|_| exprs.pop());
         match (exprs.pop(), inputs.pop()) {
             (Some(src), Some(input)) if exprs.is_empty() && inputs.is_empty() => {
-                Self::try_new(input, src, self.edge.clone(), self.spec.clone())
+                let node = Self::try_new(input, src, self.edge.clone(), self.spec.clone())?;
+                match target {
+                    Some(target) => node.with_target(target),
+                    None => Ok(node),
+                }
             }
             _ => plan_err!("a traversal has one input and one source"),
         }
     }
 
     fn necessary_children_exprs(&self, output_columns: &[usize]) -> Option<Vec<Vec<usize>>> {
-        let Expr::Column(src) = &self.src else {
-            return None;
-        };
         let schema = self.input.schema();
-        let src = schema.maybe_index_of_column(src)?;
         let mut used: Vec<usize> = output_columns
             .iter()
             .copied()
             .filter(|column| *column < schema.fields().len())
-            .chain([src])
             .collect();
+        for end in std::iter::once(&self.src).chain(&self.target) {
+            let Expr::Column(end) = end else {
+                return None;
+            };
+            used.push(schema.maybe_index_of_column(end)?);
+        }
         used.sort_unstable();
         used.dedup();
         Some(vec![used])

@@ -3,8 +3,11 @@
 mod expand;
 mod expand_metrics;
 mod expand_node;
+mod match_node;
+mod matching;
 mod memory;
 mod nearest;
+mod node_table;
 mod pattern;
 mod planner;
 mod rank;
@@ -15,10 +18,13 @@ mod write;
 
 pub use expand::ExpandExec;
 pub use expand_node::{EdgeHandle, ExpandNode, ExpandSpec};
+pub use match_node::{MatchEdge, MatchNode, MatchSpec};
+pub use matching::MatchExec;
 pub use memory::PoolBudget;
 pub use nearest::{NearestRows, NearestRowsExec};
+pub use node_table::NodeTable;
 pub(crate) use pattern::PatternExec;
-pub use planner::{ExpandPlanner, RankPlanner};
+pub use planner::{ExpandPlanner, MatchPlanner, RankPlanner};
 pub use rank::RankExec;
 pub use rank_node::{Arm, Leg, Measure, Near, QueryEmbedder, RankNode, RankSpec, Ranking};
 pub use write::WriteExec;

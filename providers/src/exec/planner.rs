@@ -15,6 +15,8 @@ use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 
 use super::expand::ExpandExec;
 use super::expand_node::ExpandNode;
+use super::match_node::MatchNode;
+use super::matching::MatchExec;
 use super::rank::RankExec;
 use super::rank_node::RankNode;
 
@@ -46,7 +48,15 @@ impl ExtensionPlanner for ExpandPlanner {
             return internal_err!("the source of a traversal is a column");
         };
         let (edge, spec) = (node.edge().clone(), node.spec().clone());
-        let plan = ExpandExec::try_new(Arc::clone(input), src.clone(), edge, spec)?;
+        let mut plan = ExpandExec::try_new(Arc::clone(input), src.clone(), edge, spec)?;
+        if let Some(target) = node.target() {
+            let target: Arc<dyn PhysicalExpr> =
+                planner.create_physical_expr(target, schema, session, planning_ctx)?;
+            let Some(target) = target.downcast_ref::<Column>() else {
+                return internal_err!("the target of a traversal is a column");
+            };
+            plan = plan.with_target(target.clone())?;
+        }
         Ok(Some(Arc::new(plan)))
     }
 }
@@ -83,6 +93,31 @@ impl ExtensionPlanner for RankPlanner {
             rids.push(rid.clone());
         }
         let plan = RankExec::try_new(Arc::clone(input), rids, node.spec().clone())?;
+        Ok(Some(Arc::new(plan)))
+    }
+}
+
+/// Plans [`MatchNode`] as [`MatchExec`]. For the inner physical planner of a graph query.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct MatchPlanner;
+
+#[async_trait]
+impl ExtensionPlanner for MatchPlanner {
+    async fn plan_extension(
+        &self,
+        _planner: &dyn PhysicalPlanner,
+        node: &dyn UserDefinedLogicalNode,
+        _logical_inputs: &[&LogicalPlan],
+        physical_inputs: &[Arc<dyn ExecutionPlan>],
+        session: &dyn Session,
+        _planning_ctx: &PhysicalPlanningContext,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let Some(node) = node.as_any().downcast_ref::<MatchNode>() else {
+            return Ok(None);
+        };
+        let partitions = session.config().target_partitions();
+        let (of, spec) = (node.of().to_vec(), node.spec().clone());
+        let plan = MatchExec::new(physical_inputs.to_vec(), of, spec, partitions);
         Ok(Some(Arc::new(plan)))
     }
 }

@@ -5,12 +5,15 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{DataType, Field as ArrowField, Schema, SchemaRef};
 use datafusion::common::{internal_err, plan_err};
 use datafusion::error::Result;
+use datafusion::functions::core::expr_fn::coalesce;
 use datafusion::functions_aggregate::average::avg_udaf;
 use datafusion::functions_aggregate::count::count_udaf;
 use datafusion::functions_aggregate::min_max::{max_udaf, min_udaf};
 use datafusion::functions_aggregate::sum::sum_udaf;
 use datafusion::logical_expr::expr::AggregateFunction;
-use datafusion::logical_expr::{AggregateUDF, Expr as Df, LogicalPlanBuilder, SortExpr, cast, lit};
+use datafusion::logical_expr::{
+    AggregateUDF, Expr as Df, LogicalPlanBuilder, SortExpr, cast, lit, when,
+};
 use stratagraph::graph::query::{Aggregate, Count, Expr, Output, Query, Rank, Var};
 use stratagraph::graph::value::{Scalar, Value};
 
@@ -19,6 +22,7 @@ use super::lower::Lowering;
 use super::names::column_expr;
 use super::needs::orders_by_ids;
 use super::ranks::{Wanted, searches};
+use super::reduce::counts_rows;
 use super::row::{Columns, Field, Row};
 
 /// Digits of a sum of 64-bit integers that cannot overflow while it is made.
@@ -175,7 +179,8 @@ impl Lowering<'_> {
             outputs.partition(|(_, output)| !output.expr.aggregates());
         let keys = self.query.order.iter().map(|key| &key.expr);
         let mut results = Results::default();
-        let mut aggregates = Vec::new();
+        let mut aggregates: Vec<(String, Df)> = Vec::new();
+        let mut only_rows = true;
         for wanted in computed
             .iter()
             .map(|(_, o)| &o.expr)
@@ -183,9 +188,9 @@ impl Lowering<'_> {
             .flat_map(aggregates_in)
         {
             if results.aggregates.iter().all(|(known, _)| known != wanted) {
-                let name = self.names.unique("aggregate");
-                aggregates.push(self.aggregate(wanted, &row)?.alias(&name));
-                results.aggregates.push((wanted.clone(), name));
+                only_rows &= counts_rows(self.query, wanted);
+                let value = self.aggregate(wanted, &row, &mut aggregates)?;
+                results.aggregates.push((wanted.clone(), value));
             }
         }
         let mut groups = Vec::new();
@@ -197,17 +202,15 @@ impl Lowering<'_> {
             );
         }
         let deferred = self.deferred.filter(|_| groups.iter().any(Result::is_err));
+        let names: Vec<String> = aggregates.iter().map(|(name, _)| name.clone()).collect();
         let row = match deferred {
-            Some(var) => self.grouped_by_rid(row, var, aggregates)?,
+            Some(var) if only_rows && row.unique == Some(var) => self.counted(row, var, &names)?,
+            Some(var) => self.grouped_by_rid(row, var, named(aggregates))?,
             None => {
                 let groups = groups.into_iter().collect::<Result<Vec<_>>>()?;
-                let plan = LogicalPlanBuilder::from(row.plan).aggregate(groups, aggregates)?;
-                Row {
-                    plan: plan.build()?,
-                    columns: Default::default(),
-                    scores: Vec::new(),
-                    selective: false,
-                }
+                let plan = LogicalPlanBuilder::from(row.plan);
+                let plan = plan.aggregate(groups, named(aggregates))?;
+                Row::of(plan.build()?, Default::default())
             }
         };
         let mut shown = Vec::new();
@@ -222,7 +225,7 @@ impl Lowering<'_> {
             let value = self.scalars.lower(&output.expr, &results)?;
             shown.push(self.typed(value, output).alias(place(at)));
         }
-        shown.extend(results.aggregates.iter().map(|(_, name)| column_expr(name)));
+        shown.extend(names.iter().map(|name| column_expr(name)));
         let mut keys = Vec::new();
         for key in &self.query.order {
             let value = self.scalars.lower(&key.expr, &results)?;
@@ -241,15 +244,28 @@ impl Lowering<'_> {
         let key = row.expr(var, Field::Rid)?.alias(&rid);
         let plan = LogicalPlanBuilder::from(row.plan).aggregate(vec![key], aggregates)?;
         let groups = Row {
-            plan: plan.build()?,
-            columns: [((var, Field::Rid), rid)].into(),
-            scores: Vec::new(),
             selective: row.selective,
+            ..Row::of(plan.build()?, [((var, Field::Rid), rid)].into())
         };
         self.hydrate(groups, var)
     }
 
-    fn aggregate(&self, expr: &Expr, row: &Row) -> Result<Df> {
+    /// Rows that are groups already: the number of assignments under all `names`.
+    fn counted(&self, row: Row, var: Var, names: &[String]) -> Result<Row> {
+        let rid = self.names.unique("group");
+        let mut shown = vec![row.expr(var, Field::Rid)?.alias(&rid)];
+        let count = row.count.as_deref().map_or(lit(1i64), column_expr);
+        shown.extend(names.iter().map(|name| count.clone().alias(name)));
+        let plan = LogicalPlanBuilder::from(row.plan).project(shown)?;
+        let groups = Row {
+            selective: row.selective,
+            ..Row::of(plan.build()?, [((var, Field::Rid), rid)].into())
+        };
+        self.hydrate(groups, var)
+    }
+
+    /// An aggregate over groups whose columns are added to `columns`.
+    fn aggregate(&self, expr: &Expr, row: &Row, columns: &mut Vec<(String, Df)>) -> Result<Df> {
         let Expr::Aggregate {
             function,
             argument,
@@ -260,25 +276,66 @@ impl Lowering<'_> {
         };
         let argument = argument.as_deref();
         let value = match argument {
-            None => lit(1i64),
-            Some(Expr::Id(var)) if *function == Aggregate::Count => row.expr(*var, Field::Rid)?,
-            Some(argument) => self.scalars.lower(argument, row)?,
+            None => None,
+            Some(Expr::Id(var)) if *function == Aggregate::Count => match distinct {
+                false if row.name(*var, Field::Rid).is_none() => None,
+                _ => Some(row.expr(*var, Field::Rid)?),
+            },
+            Some(argument) => Some(self.scalars.lower(argument, row)?),
         };
         let of = argument.and_then(|a| self.scalars.type_of(a)?.scalar());
-        let wide = matches!(of, Some(Scalar::I64 | Scalar::U64));
-        let (udaf, value) = match function {
-            Aggregate::Count => (count_udaf(), value),
-            // A sum in 64 bits would wrap.
-            Aggregate::Sum if wide => {
-                let digits = DataType::Decimal128(SUM_DIGITS, 0);
-                (sum_udaf(), cast(value, digits))
-            }
-            Aggregate::Sum => (sum_udaf(), value),
-            Aggregate::Avg => (avg_udaf(), cast(value, DataType::Float64)),
-            Aggregate::Min => (min_udaf(), value),
-            Aggregate::Max => (max_udaf(), value),
+        let mut add = |function: Arc<AggregateUDF>, value: Df, distinct: bool| {
+            let name = self.names.unique("aggregate");
+            columns.push((name.clone(), call(function, value, distinct)));
+            column_expr(&name)
         };
-        Ok(call(udaf, value, *distinct))
+        let count = row.count.as_deref().filter(|_| !distinct).map(column_expr);
+        let Some(count) = count else {
+            let (function, value) = unweighted(*function, value.unwrap_or(lit(1i64)), of);
+            return Ok(add(function, value, *distinct));
+        };
+        // Rows of optional blocks multiply what was counted within 64 bits.
+        let digits = DataType::Decimal128(SUM_DIGITS, 0);
+        let present = match &value {
+            Some(value) => when(value.clone().is_not_null(), count.clone()).end()?,
+            None => count.clone(),
+        };
+        let present = match self.query.pattern.optionals.is_empty() {
+            true => present,
+            false => cast(present, digits.clone()),
+        };
+        let value = value.unwrap_or(lit(1i64));
+        let real = DataType::Float64;
+        Ok(match function {
+            Aggregate::Count => {
+                let rows = add(sum_udaf(), present, false);
+                coalesce(vec![cast(rows, DataType::Int64), lit(0i64)])
+            }
+            Aggregate::Sum if of.is_some_and(Scalar::is_integer) => {
+                let product = cast(value, digits.clone()) * cast(count, digits);
+                add(sum_udaf(), product, false)
+            }
+            Aggregate::Sum => add(
+                sum_udaf(),
+                cast(value, real.clone()) * cast(count, real),
+                false,
+            ),
+            Aggregate::Avg => {
+                let product = cast(value, real.clone()) * cast(count, real.clone());
+                let sum = add(sum_udaf(), product, false);
+                let rows = add(sum_udaf(), present, false);
+                sum / cast(rows, real)
+            }
+            Aggregate::Min => add(min_udaf(), value, false),
+            Aggregate::Max => add(max_udaf(), value, false),
+        })
+    }
+
+    /// How many of the first rows are wanted, if not all.
+    pub(super) fn first_rows(&self) -> Result<Option<usize>> {
+        let skip = self.count(self.query.skip.as_ref())?.unwrap_or(0);
+        let fetch = self.count(self.query.limit.as_ref())?;
+        Ok(fetch.map(|fetch| fetch.saturating_add(skip)))
     }
 
     /// A value in the declared type of its column; a sum that does not fit is an error there.
@@ -328,7 +385,7 @@ impl Columns for WithOutputs<'_> {
 /// Result columns and aggregates after a grouping.
 #[derive(Default)]
 struct Results {
-    aggregates: Vec<(Expr, String)>,
+    aggregates: Vec<(Expr, Df)>,
 }
 
 impl Columns for Results {
@@ -341,7 +398,7 @@ impl Columns for Results {
             return Ok(column_expr(&place(*at)));
         }
         match self.aggregates.iter().find(|(known, _)| known == expr) {
-            Some((_, name)) => Ok(column_expr(name)),
+            Some((_, value)) => Ok(value.clone()),
             None => internal_err!("{expr:?} was not computed"),
         }
     }
@@ -359,6 +416,30 @@ fn aggregates_in(expr: &Expr) -> Vec<&Expr> {
         Expr::Not(a) | Expr::IsNull(a) => aggregates_in(a),
         _ => Vec::new(),
     }
+}
+
+/// An aggregate of rows that are one assignment each, and its argument.
+fn unweighted(function: Aggregate, value: Df, of: Option<Scalar>) -> (Arc<AggregateUDF>, Df) {
+    let wide = matches!(of, Some(Scalar::I64 | Scalar::U64));
+    match function {
+        Aggregate::Count => (count_udaf(), value),
+        // A sum in 64 bits would wrap.
+        Aggregate::Sum if wide => {
+            let digits = DataType::Decimal128(SUM_DIGITS, 0);
+            (sum_udaf(), cast(value, digits))
+        }
+        Aggregate::Sum => (sum_udaf(), value),
+        Aggregate::Avg => (avg_udaf(), cast(value, DataType::Float64)),
+        Aggregate::Min => (min_udaf(), value),
+        Aggregate::Max => (max_udaf(), value),
+    }
+}
+
+fn named(columns: Vec<(String, Df)>) -> Vec<Df> {
+    columns
+        .into_iter()
+        .map(|(name, value)| value.alias(&name))
+        .collect()
 }
 
 fn call(function: Arc<AggregateUDF>, value: Df, distinct: bool) -> Df {

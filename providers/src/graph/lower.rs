@@ -17,6 +17,7 @@ use stratagraph::graph::value::{Scalar, Value};
 use super::expr::Scalars;
 use super::names::{Names, column, column_expr};
 use super::needs::{Needs, introduced, variables};
+use super::reduce::Goal;
 use super::row::{Field, Row};
 use super::sources::GraphSources;
 use crate::error::ResultExt;
@@ -40,9 +41,37 @@ pub(super) struct Lowering<'a> {
     pub(super) embedder: &'a Arc<dyn QueryEmbedder>,
     /// Whether indexes over vectors are left aside.
     pub(super) exact: bool,
+    /// Edge types whose neighbours are in memory.
+    pub(super) held: BTreeSet<u64>,
 }
 
 impl Lowering<'_> {
+    /// The assignments of a block that `goal` wants, from nothing. `extra` are variables of outer scopes
+    /// that the block binds on its own.
+    pub(super) fn wanted(
+        &self,
+        block: &Block,
+        filters: &[&Expr],
+        extra: &[Var],
+        goal: &Goal,
+    ) -> Result<Row> {
+        let Some(reduced) = self.reduce(block, filters, extra, goal)? else {
+            return self.block(block, filters, extra, None);
+        };
+        let mut row = reduced.row;
+        for var in block.nodes.iter().filter(|v| self.deferred != Some(**v)) {
+            if reduced
+                .reads
+                .get(var)
+                .is_some_and(|fields| !fields.is_empty())
+            {
+                row = self.hydrate(row, *var)?;
+            }
+        }
+        let filters: Vec<&Expr> = reduced.filters.iter().collect();
+        self.conditions(row, &reduced.block, &filters)
+    }
+
     /// The assignments of a block: on top of `seed`, or from nothing. `extra` are variables of outer
     /// scopes that the block binds on its own.
     pub(super) fn block(
@@ -114,7 +143,11 @@ impl Lowering<'_> {
         Ok(row)
     }
 
-    fn filter<'e>(&self, row: Row, filters: impl Iterator<Item = &'e Expr>) -> Result<Row> {
+    pub(super) fn filter<'e>(
+        &self,
+        row: Row,
+        filters: impl Iterator<Item = &'e Expr>,
+    ) -> Result<Row> {
         let filters: Vec<&Expr> = filters.collect();
         let row = self.with_searches(row, &filters)?;
         let lowered = filters.iter().map(|f| self.scalars.lower(f, &row));
@@ -156,7 +189,7 @@ impl Lowering<'_> {
     }
 
     /// The id that `id = text` asks for, or `key = value` where the key is one property.
-    fn keyed(&self, var: Var, filter: &Expr) -> Option<String> {
+    pub(super) fn keyed(&self, var: Var, filter: &Expr) -> Option<String> {
         let Expr::Compare(Compare::Eq, a, b) = filter else {
             return None;
         };
@@ -241,17 +274,13 @@ impl Lowering<'_> {
         scan.project(names)?.build()
     }
 
-    fn scan_node(&self, var: Var, filters: &[&Expr], late: bool) -> Result<Row> {
+    pub(super) fn scan_node(&self, var: Var, filters: &[&Expr], late: bool) -> Result<Row> {
         let Some(variable) = self.query.variables.get(var) else {
             return plan_err!("variable {var} is not declared");
         };
         let mut scan = LogicalPlanBuilder::from(self.scan(variable.type_id)?);
-        let mut row = Row {
-            plan: LogicalPlanBuilder::empty(false).build()?,
-            columns: Default::default(),
-            scores: Vec::new(),
-            selective: false,
-        };
+        let empty = LogicalPlanBuilder::empty(false).build()?;
+        let mut row = Row::of(empty, Default::default());
         // The id is sorted, bounded and in the bloom filter; the key property is none of these.
         for id in filters.iter().filter_map(|f| self.keyed(var, f)) {
             let id = ScalarValue::Utf8View(Some(id));
@@ -277,17 +306,17 @@ impl Lowering<'_> {
             return plan_err!("variable {var} has no row id");
         };
         let keys = (vec![column(&rid)], vec![column(key)]);
-        let joined = LogicalPlanBuilder::from(row.plan);
+        let joined = LogicalPlanBuilder::from(row.plan.clone());
         let plan = joined
             .join(nodes.plan, JoinType::Inner, keys, None)?
             .build()?;
         let mut columns = nodes.columns;
-        columns.extend(row.columns);
+        columns.extend(row.columns.clone());
         Ok(Row {
             plan,
             columns,
-            scores: row.scores,
-            selective: row.selective,
+            unique: None,
+            ..row
         })
     }
 
@@ -329,13 +358,24 @@ impl Lowering<'_> {
         }
         let src = row.expr(from, Field::Rid)?;
         let edges = self.sources.edges(hop.edge).df()?;
-        let node = ExpandNode::try_new(row.plan, src, edges, spec)?;
+        let known = row.name(to, Field::Rid).map(column_expr);
+        let mut node = ExpandNode::try_new(row.plan.clone(), src, edges, spec)?;
+        // Pages are read from one end only.
+        let in_memory = match self.mode {
+            TraversalMode::Auto => self.held.contains(&hop.edge),
+            mode => mode == TraversalMode::Adjacency,
+        };
+        let from_both = known.is_some() && in_memory;
+        if let (Some(known), true) = (known, in_memory) {
+            node = node.with_target(known)?;
+        }
         let plan = LogicalPlan::Extension(Extension {
             node: Arc::new(node),
         });
         let mut next = Row { plan, ..row };
         next.scores.extend(scores);
         match next.name(to, Field::Rid) {
+            Some(_) if from_both => {}
             // Both ends are known: the traversal is a condition.
             Some(known) => {
                 let closes = column_expr(known).eq(column_expr(&dst));
@@ -351,12 +391,7 @@ impl Lowering<'_> {
 
     /// A traversal that binds its edge: one row for each edge.
     fn bound_hop(&self, row: Row, hop: &Hop, edge: Var) -> Result<Row> {
-        let mut edges = Row {
-            plan: row.plan.clone(),
-            columns: Default::default(),
-            scores: Vec::new(),
-            selective: false,
-        };
+        let mut edges = Row::of(row.plan.clone(), Default::default());
         let shown = self.columns_of(edge, &mut edges, false)?;
         let left = self
             .names
@@ -377,17 +412,17 @@ impl Lowering<'_> {
                 }
             }
         }
-        let joined = LogicalPlanBuilder::from(row.plan);
+        let joined = LogicalPlanBuilder::from(row.plan.clone());
         let plan = joined
             .join(edges.plan, JoinType::Inner, (from, to), None)?
             .build()?;
-        let mut columns = row.columns;
+        let mut columns = row.columns.clone();
         columns.extend(edges.columns);
         Ok(Row {
             plan,
             columns,
-            scores: row.scores,
-            selective: row.selective,
+            unique: None,
+            ..row
         })
     }
 
@@ -461,5 +496,7 @@ fn cross(left: Row, right: Row) -> Result<Row> {
         columns,
         scores,
         selective: left.selective && right.selective,
+        count: None,
+        unique: None,
     })
 }

@@ -13,6 +13,7 @@ mod numbers;
 mod query;
 mod ranks;
 mod reach;
+mod reduce;
 mod row;
 mod row_expr;
 mod sources;

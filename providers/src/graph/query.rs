@@ -1,5 +1,6 @@
 //! A query as a plan.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{Field, Schema};
@@ -21,6 +22,7 @@ use super::names::Names;
 use super::needs::{deferred, late, needs};
 use super::ranks::distances;
 use super::reach::apply;
+use super::reduce::Goal;
 use super::sources::{GraphSources, types_of};
 use crate::error::ResultExt;
 use crate::exec::{PatternExec, QueryEmbedder};
@@ -54,12 +56,12 @@ fn same_columns(a: &Schema, b: &Schema) -> bool {
 }
 
 impl GraphQuery {
-    /// The logical plan of the whole answer.
+    /// The logical plan of the whole answer. The neighbours along the edge types `held` are in memory.
     ///
     /// # Errors
     /// `SchemaChanged` for a query of another schema, `InvalidArgument` for a search of a property that
     /// cannot be searched.
-    pub fn lower(&self, sources: &GraphSources) -> Result<LogicalPlan> {
+    pub fn lower(&self, sources: &GraphSources, held: BTreeSet<u64>) -> Result<LogicalPlan> {
         let lowering = Lowering {
             query: &self.query,
             scalars: Scalars {
@@ -78,10 +80,12 @@ impl GraphQuery {
             late: late(&self.query),
             embedder: &self.embedder,
             exact: self.exact,
+            held,
         };
         let pattern = &self.query.pattern;
         let filters: Vec<&Expr> = pattern.filters.iter().collect();
-        let row = lowering.block(pattern, &filters, &[], None)?;
+        let goal = Goal::of(&self.query, lowering.deferred, lowering.first_rows()?);
+        let row = lowering.wanted(pattern, &filters, &[], &goal)?;
         lowering.answer(row)?.build()
     }
 
@@ -101,7 +105,8 @@ impl GraphQuery {
         let sources = GraphSources::of(metadata, snapshot, pin, &types)
             .await
             .df()?;
-        let plan = LogicalPlanBuilder::from(self.lower(&sources)?);
+        let held = sources.held().await.df()?;
+        let plan = LogicalPlanBuilder::from(self.lower(&sources, held)?);
         let answer = answer_schema(&self.query);
         if !same_columns(&answer, wanted.answer) {
             // The schema of the graph is another one than when the statement was planned.

@@ -8,7 +8,9 @@ use datafusion::catalog::Session;
 use datafusion::common::{Column, JoinType};
 use datafusion::error::Result;
 use datafusion::logical_expr::utils::conjunction;
-use datafusion::logical_expr::{Expr, Extension, LogicalPlan, LogicalPlanBuilder, cast, lit};
+use datafusion::logical_expr::{
+    Expr, Extension, LogicalPlan, LogicalPlanBuilder, Operator, cast, lit,
+};
 use datafusion::physical_plan::ExecutionPlan;
 use stratagraph::catalog::graph::GraphSnapshot;
 use stratagraph::graph::query::Direction;
@@ -22,6 +24,9 @@ use crate::exec::{ExpandNode, ExpandSpec};
 use crate::function::Wanted;
 use crate::metadata::Metadata;
 use crate::pin::StatementPin;
+
+/// Ids that are searched one by one from both ends; more of them are found on the way.
+const PAIRS: usize = 8;
 
 /// Where to begin.
 pub enum Seeds {
@@ -57,27 +62,38 @@ impl GraphReach {
         ]))
     }
 
-    /// The logical plan of the whole answer.
-    fn lower(&self, sources: &GraphSources, ends: (u64, u64)) -> Result<LogicalPlan> {
+    /// The logical plan of the whole answer, or of its rows with these ids.
+    fn lower(
+        &self,
+        sources: &GraphSources,
+        ends: (u64, u64),
+        ids: Option<Vec<Expr>>,
+    ) -> Result<LogicalPlan> {
         let seeds = self.seeds(node(sources, ends.0, ("from", "seed"))?)?;
         let spec = ExpandSpec::bounded(self.direction, self.min, self.max, "to")
             .with_hops("hops")
             .with_mode(self.mode);
         let edges = sources.edges(self.edge).df()?;
+        if let Some(ids) = ids {
+            // Both ends are known.
+            let nodes = node(sources, ends.1, ("reached", "id"))?;
+            let wanted = nodes.filter(column_expr("id").in_list(ids, false))?;
+            let pairs = seeds.cross_join(wanted.build()?)?.build()?;
+            let node = ExpandNode::try_new(pairs, column_expr("from"), edges, spec)?;
+            let node = node.with_target(column_expr("reached"))?;
+            let reached = LogicalPlan::Extension(Extension {
+                node: Arc::new(node),
+            });
+            return shown(LogicalPlanBuilder::from(reached));
+        }
         let node_of = ExpandNode::try_new(seeds.build()?, column_expr("from"), edges, spec)?;
         let reached = LogicalPlan::Extension(Extension {
             node: Arc::new(node_of),
         });
         let nodes = node(sources, ends.1, ("reached", "id"))?;
         let keys = (vec![column("to")], vec![column("reached")]);
-        LogicalPlanBuilder::from(reached)
-            .join(nodes.build()?, JoinType::Inner, keys, None)?
-            .project(vec![
-                column_expr("seed"),
-                column_expr("id"),
-                cast(column_expr("hops"), DataType::Int64).alias("distance"),
-            ])?
-            .build()
+        let joined = LogicalPlanBuilder::from(reached);
+        shown(joined.join(nodes.build()?, JoinType::Inner, keys, None)?)
     }
 
     /// The nodes to begin with.
@@ -128,10 +144,48 @@ impl GraphReach {
         let sources = GraphSources::of(metadata, snapshot, pin, &types)
             .await
             .df()?;
-        let plan = LogicalPlanBuilder::from(self.lower(&sources, ends)?);
+        let held = match self.mode {
+            TraversalMode::Auto => sources.held().await.df()?.contains(&self.edge),
+            mode => mode == TraversalMode::Adjacency,
+        };
+        let few = matches!(&self.seeds, Seeds::Ids(ids) if ids.len() <= PAIRS);
+        let ids = wanted_ids(wanted.filters).filter(|_| held && few);
+        let plan = LogicalPlanBuilder::from(self.lower(&sources, ends, ids)?);
         let plan = apply(plan, wanted)?;
         plan_inner(state, &plan.build()?).await
     }
+}
+
+/// The columns of the answer.
+fn shown(reached: LogicalPlanBuilder) -> Result<LogicalPlan> {
+    reached
+        .project(vec![
+            column_expr("seed"),
+            column_expr("id"),
+            cast(column_expr("hops"), DataType::Int64).alias("distance"),
+        ])?
+        .build()
+}
+
+/// The ids that a filter of a statement leaves, where it names few.
+fn wanted_ids(filters: &[Expr]) -> Option<Vec<Expr>> {
+    let is_id = |expr: &Expr| matches!(expr, Expr::Column(column) if column.name == "id");
+    filters.iter().find_map(|filter| match filter {
+        Expr::BinaryExpr(equal) if equal.op == Operator::Eq => {
+            match (equal.left.as_ref(), equal.right.as_ref()) {
+                (id, value @ Expr::Literal(..)) | (value @ Expr::Literal(..), id) if is_id(id) => {
+                    Some(vec![value.clone()])
+                }
+                _ => None,
+            }
+        }
+        Expr::InList(list) if !list.negated && is_id(&list.expr) => {
+            let literal = |expr: &Expr| matches!(expr, Expr::Literal(..));
+            let few = list.list.len() <= PAIRS && list.list.iter().all(literal);
+            few.then(|| list.list.clone())
+        }
+        _ => None,
+    })
 }
 
 /// Row id and id of the nodes of a type.

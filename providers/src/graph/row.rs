@@ -29,9 +29,25 @@ pub(super) struct Row {
     pub(super) scores: Vec<(query::Expr, String)>,
     /// Whether it begins with a node that is found by its key, so that it has few rows.
     pub(super) selective: bool,
+    /// The column of how many assignments a row stands for, if it is not one.
+    pub(super) count: Option<String>,
+    /// The variable each of whose nodes has one row, if there is nothing else.
+    pub(super) unique: Option<Var>,
 }
 
 impl Row {
+    /// Rows of a plan with these columns of variables.
+    pub(super) fn of(plan: LogicalPlan, columns: BTreeMap<(Var, Field), String>) -> Self {
+        Self {
+            plan,
+            columns,
+            scores: Vec::new(),
+            selective: false,
+            count: None,
+            unique: None,
+        }
+    }
+
     /// The column's name, if the variable has it here.
     pub(super) fn name(&self, var: Var, field: Field) -> Option<&str> {
         self.columns.get(&(var, field)).map(String::as_str)

@@ -13,7 +13,7 @@ use stratagraph::search::TableSearch;
 use stratagraph::table::read::TableReader;
 use stratagraph::{Error, Result};
 
-use crate::exec::EdgeHandle;
+use crate::exec::{EdgeHandle, NodeTable};
 use crate::metadata::Metadata;
 use crate::pin::StatementPin;
 use crate::versioned::VersionedTableProvider;
@@ -25,6 +25,7 @@ pub(super) struct TypeSource {
     pub(super) table: Arc<dyn TableSource>,
     pub(super) edges: Option<EdgeHandle>,
     pub(super) search: TableSearch,
+    nodes: NodeTable,
 }
 
 /// The types that a query names, in one state of a graph.
@@ -53,6 +54,7 @@ impl GraphSources {
             let store = Arc::clone(catalog.store());
             let manifest = snapshot.table(&store, *id).await?.table;
             let (env, own) = (catalog.env(), Arc::clone(&manifest));
+            let nodes = NodeTable::new(&of.name, Arc::clone(&store), env, Arc::clone(&own));
             let search = TableSearch::new(TableReader::new(Arc::clone(&store), env, own));
             let edges = match of.is_edge() {
                 false => None,
@@ -66,6 +68,7 @@ impl GraphSources {
                 table: provider_as_source(Arc::new(table)),
                 edges,
                 search,
+                nodes,
             };
             sources.insert(*id, source);
         }
@@ -80,9 +83,30 @@ impl GraphSources {
         &self.schema
     }
 
+    /// The edge types whose neighbours are in memory.
+    ///
+    /// # Errors
+    /// `Corrupt` for a table whose pages cannot be read.
+    pub(super) async fn held(&self) -> Result<BTreeSet<u64>> {
+        let mut held = BTreeSet::new();
+        for (id, source) in &self.types {
+            if let Some(edges) = &source.edges
+                && edges.edges().is_held().await?
+            {
+                held.insert(*id);
+            }
+        }
+        Ok(held)
+    }
+
     /// A type that the query names.
     pub(super) fn get(&self, id: u64) -> Result<&TypeSource> {
         self.types.get(&id).ok_or_else(|| missing(id))
+    }
+
+    /// The nodes of a type, to look ids up.
+    pub(super) fn nodes(&self, id: u64) -> Result<NodeTable> {
+        Ok(self.get(id)?.nodes.clone())
     }
 
     /// A search of the nodes of a type.

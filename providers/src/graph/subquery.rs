@@ -15,6 +15,7 @@ use stratagraph::graph::query::{Block, Expr, Var};
 use super::lower::Lowering;
 use super::names::{column, column_expr};
 use super::needs::{fields, introduced, mentioned, searches_outer, variables};
+use super::reduce::Goal;
 use super::row::{Field, Joined, Row};
 
 /// A block that is ready to be joined with the rows outside.
@@ -56,7 +57,7 @@ impl Lowering<'_> {
     /// Rows with each assignment of the block, or with nulls where it has none.
     pub(super) fn optional(&self, row: Row, block: &Block) -> Result<Row> {
         let inner = self.inner(&row, block, Asked::Rows)?;
-        let plan = LogicalPlanBuilder::from(row.plan)
+        let plan = LogicalPlanBuilder::from(row.plan.clone())
             .join_detailed(
                 inner.row.plan,
                 JoinType::Left,
@@ -67,13 +68,13 @@ impl Lowering<'_> {
             .build()?;
         let own = introduced(block);
         let added = inner.row.columns.into_iter();
-        let mut columns = row.columns;
+        let mut columns = row.columns.clone();
         columns.extend(added.filter(|((var, _), _)| own.contains(var)));
         Ok(Row {
             plan,
             columns,
-            scores: row.scores,
-            selective: row.selective,
+            unique: None,
+            ..row
         })
     }
 
@@ -127,7 +128,13 @@ impl Lowering<'_> {
         };
         let row = match neighbours {
             Some(row) => row,
-            None => self.block(block, &inside, &extra, None)?,
+            None => {
+                let goal = match asked {
+                    Asked::Existence => Goal::existence(&extra, &across),
+                    Asked::Rows => Goal::rows(),
+                };
+                self.wanted(block, &inside, &extra, &goal)?
+            }
         };
         let mut keys = (Vec::new(), Vec::new());
         for var in ends {
@@ -171,21 +178,16 @@ impl Lowering<'_> {
             true => (rid.as_str(), other.as_str()),
             false => (other.as_str(), rid.as_str()),
         };
-        Ok(Some(Row {
-            plan: self.oriented(hop, &[], ends)?,
-            columns: [((shared, Field::Rid), rid.clone())].into(),
-            scores: Vec::new(),
-            selective: false,
-        }))
+        let plan = self.oriented(hop, &[], ends)?;
+        let columns = [((shared, Field::Rid), rid.clone())].into();
+        Ok(Some(Row::of(plan, columns)))
     }
 
     /// The block from the distinct values that the outer rows have of what it shares with them.
     fn seeded(&self, outer: &Row, block: &Block, shared: &BTreeSet<Var>) -> Result<Inner> {
         let mut seed = Row {
-            plan: outer.plan.clone(),
-            columns: Default::default(),
-            scores: Vec::new(),
             selective: outer.selective,
+            ..Row::of(outer.plan.clone(), Default::default())
         };
         let mut shown = Vec::new();
         let mut keys = (Vec::new(), Vec::new());

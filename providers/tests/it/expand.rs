@@ -31,12 +31,17 @@ use stratagraph::table::bitmap::DeadRows;
 use stratagraph::table::manifest::{Endpoints, Entry, Layout, TableManifest};
 use stratagraph::table::schema::graph_schema;
 use stratagraph::table::writer::FragmentWriter;
-use stratagraph_providers::{EdgeHandle, ExpandNode, ExpandPlanner, ExpandSpec, find_error};
+use stratagraph_providers::{
+    EdgeHandle, ExpandNode, ExpandPlanner, ExpandSpec, MatchPlanner, find_error,
+};
 
 use super::world::lines;
 
 /// Edges as a table of `fragments` fragments whose every tenth row is dead; and the live ones.
-async fn edge_table(edges: &[(u64, u64)], fragments: usize) -> (EdgeTable, Vec<(u64, u64)>) {
+pub(super) async fn edge_table(
+    edges: &[(u64, u64)],
+    fragments: usize,
+) -> (EdgeTable, Vec<(u64, u64)>) {
     let (store, env) = (Arc::new(Store::memory()), Env::fixed(1));
     let mut stage = Stager::new(TxnId::new(0, "expand").unwrap());
     let schema = graph_schema(Layout::Edge, 0, &[]).unwrap();
@@ -108,7 +113,7 @@ async fn edge_table(edges: &[(u64, u64)], fragments: usize) -> (EdgeTable, Vec<(
     (EdgeTable::new(store, &env, Arc::new(table)).unwrap(), live)
 }
 
-fn random_edges(nodes: u64, count: u64) -> Vec<(u64, u64)> {
+pub(super) fn random_edges(nodes: u64, count: u64) -> Vec<(u64, u64)> {
     let edge = |i: u64| {
         let mix = (i + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         ((mix >> 11) % nodes, (mix >> 37) % nodes)
@@ -150,13 +155,15 @@ impl QueryPlanner for Planner {
         plan: &LogicalPlan,
         session: &dyn Session,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let planner =
-            DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(ExpandPlanner)]);
+        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![
+            Arc::new(ExpandPlanner),
+            Arc::new(MatchPlanner),
+        ]);
         planner.create_physical_plan(plan, session).await
     }
 }
 
-fn session(config: SessionConfig, pool: Option<usize>) -> SessionContext {
+pub(super) fn session(config: SessionConfig, pool: Option<usize>) -> SessionContext {
     let mut runtime = RuntimeEnvBuilder::new();
     if let Some(bytes) = pool {
         runtime = runtime.with_memory_pool(Arc::new(GreedyMemoryPool::new(bytes)));
@@ -188,7 +195,12 @@ fn nodes(count: u64) -> RecordBatch {
 }
 
 /// The nodes as table `name`, in batches of 7 rows over `partitions`.
-async fn scan(ctx: &SessionContext, name: &str, count: u64, partitions: usize) -> LogicalPlan {
+pub(super) async fn scan(
+    ctx: &SessionContext,
+    name: &str,
+    count: u64,
+    partitions: usize,
+) -> LogicalPlan {
     let whole = nodes(count);
     let mut parts: Vec<Vec<RecordBatch>> = vec![Vec::new(); partitions];
     for (n, start) in (0..count as usize).step_by(7).enumerate() {
@@ -227,11 +239,11 @@ async fn rows(ctx: &SessionContext, plan: LogicalPlan) -> Vec<String> {
     found
 }
 
-fn bare(name: &str) -> Expr {
+pub(super) fn bare(name: &str) -> Expr {
     Expr::Column(Column::new_unqualified(name))
 }
 
-fn build(plan: LogicalPlan) -> LogicalPlanBuilder {
+pub(super) fn build(plan: LogicalPlan) -> LogicalPlanBuilder {
     LogicalPlanBuilder::from(plan)
 }
 

@@ -7,6 +7,7 @@ mod expand;
 mod faults;
 mod functions;
 mod io;
+mod matching;
 mod oracle;
 mod pins;
 mod plans;

@@ -2,8 +2,13 @@
 
 use std::sync::Arc;
 
+use super::layer::Loader;
+use super::pace::Pace;
+use super::stats::ReachStats;
+use super::union;
 use crate::digest::{Digest, Hasher, canonical_json};
 use crate::env::{Budget, Env};
+use crate::graph::query::Direction;
 use crate::store::Store;
 use crate::table::manifest::{Endpoints, Layout, TableManifest};
 use crate::table::read::TableReader;
@@ -93,6 +98,21 @@ impl EdgeTable {
     /// A digest of the edges: equal ones are the same edges of the same store.
     pub fn identity(&self) -> &Digest {
         &self.identity
+    }
+
+    /// Whether the neighbours by source are in memory, so that nothing is read for them.
+    ///
+    /// # Errors
+    /// `Corrupt` for a table whose pages cannot be read.
+    pub async fn is_held(&self) -> Result<bool> {
+        let (mut stats, mut pace) = (ReachStats::default(), Pace::default());
+        let mut loader = Loader {
+            reader: &self.reader(),
+            stats: &mut stats,
+            pace: &mut pace,
+            held_only: true,
+        };
+        Ok(union::load(&mut loader, Direction::Out).await?.is_some())
     }
 
     pub(super) fn reader(&self) -> TableReader {

@@ -5,6 +5,7 @@
 //! neighbours are looked up. The lists by destination are made of those by source under a bitmap, so
 //! that another bitmap reads no file again.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::AsArray;
@@ -13,6 +14,7 @@ use futures::TryStreamExt;
 
 use super::lists::{Bits, Lists, ListsBuilder, narrow};
 use super::pace::Pace;
+use super::persist;
 use super::stats::ReachStats;
 use crate::digest::{Digest, canonical_json};
 use crate::table::manifest::{Entry, Fragment, RidShift};
@@ -44,6 +46,20 @@ impl Layer {
     pub(super) fn slice(&self, key: u32) -> Option<&[u32]> {
         let plain = self.dead.is_none() && self.key_shift.is_none() && self.end_shift.is_none();
         plain.then(|| self.lists.ends(self.lists.range(key)))
+    }
+
+    /// Where the edges of a key lie, dead ones included.
+    #[inline]
+    pub(super) fn range(&self, key: u32) -> Range<usize> {
+        unshift(self.key_shift, key).map_or(0..0, |key| self.lists.range(key))
+    }
+
+    /// The ends at some places as they lie, if none of these rows is dead and no end shifted.
+    #[inline]
+    pub(super) fn plain(&self, range: &Range<usize>) -> Option<&[u32]> {
+        let dead = self.dead.as_ref();
+        let plain = self.end_shift.is_none() && dead.is_none_or(|dead| !dead.any(range));
+        plain.then(|| self.lists.ends(range.clone()))
     }
 
     /// Adds the ends of a key's edges, ascending.
@@ -160,7 +176,10 @@ impl Loader<'_> {
         }
         let (most, pace) = (store.cache().most_made(), &mut *self.pace);
         let make = async {
-            let (lists, memory) = read_out(self.reader, entry, fragment, pace).await?;
+            let (lists, memory) = match persist::open(self.reader, fragment).await {
+                Some(opened) => opened,
+                None => read_out(self.reader, entry, fragment, pace).await?,
+            };
             Ok(finish(lists, memory, most))
         };
         let (lists, held) = store.cache().get_or_make(&key, make).await?;
@@ -251,7 +270,7 @@ fn finish(lists: Lists, mut memory: Reservation, most: usize) -> (Arc<Lists>, us
 }
 
 /// Reads the two columns of a fragment, dead rows and stored ids as they are.
-async fn read_out(
+pub(super) async fn read_out(
     reader: &TableReader,
     entry: &Entry,
     fragment: &Fragment,

@@ -2,12 +2,14 @@
 
 use std::ops::Range;
 
+use arrow::buffer::ScalarBuffer;
+
 use super::pace::Pace;
 use crate::table::reservation::Reservation;
 use crate::{Error, Result};
 
 /// Slots of a dense array for each key that has edges; more of them and the keys are listed.
-const DENSE_SLOTS: usize = 4;
+pub(super) const DENSE_SLOTS: usize = 4;
 /// Edges that are moved between two pauses.
 const STEP: usize = 64 * 1024;
 
@@ -25,20 +27,20 @@ pub(super) fn narrow(rid: u64) -> Result<u32> {
 }
 
 #[derive(Debug)]
-enum Keys {
+pub(super) enum Keys {
     /// All ids from this one on.
     Dense(u32),
     /// These ids, ascending.
-    Listed(Vec<u32>),
+    Listed(ScalarBuffer<u32>),
 }
 
 /// For each key the far ends of its edges. Keys and the ends of one key ascend.
 #[derive(Debug)]
 pub(super) struct Lists {
-    keys: Keys,
+    pub(super) keys: Keys,
     /// Where the ends of each key begin, and the number of all.
-    offsets: Vec<u32>,
-    ends: Vec<u32>,
+    pub(super) offsets: ScalarBuffer<u32>,
+    pub(super) ends: ScalarBuffer<u32>,
     max_key: u32,
     max_end: u32,
     parallel: bool,
@@ -47,6 +49,25 @@ pub(super) struct Lists {
 }
 
 impl Lists {
+    /// Lists of parts that are in order.
+    pub(super) fn of_parts(
+        keys: Keys,
+        offsets: ScalarBuffer<u32>,
+        ends: ScalarBuffer<u32>,
+        (max_key, max_end): (u32, u32),
+        parallel: bool,
+    ) -> Self {
+        Self {
+            keys,
+            offsets,
+            ends,
+            max_key,
+            max_end,
+            parallel,
+            _memory: None,
+        }
+    }
+
     /// Where the ends of a key lie; the positions of its edges in lists that a fragment's order makes.
     pub(super) fn range(&self, key: u32) -> Range<usize> {
         let slot = match &self.keys {
@@ -84,9 +105,9 @@ impl Lists {
     pub(super) fn bytes(&self) -> usize {
         let keys = match &self.keys {
             Keys::Dense(_) => 0,
-            Keys::Listed(keys) => keys.capacity(),
+            Keys::Listed(keys) => keys.len(),
         };
-        let numbers = keys + self.offsets.capacity() + self.ends.capacity();
+        let numbers = keys + self.offsets.len() + self.ends.len();
         numbers * size_of::<u32>() + size_of::<Self>()
     }
 
@@ -157,10 +178,10 @@ impl Lists {
         }
         Ok(Self {
             keys: Keys::Dense(least),
-            offsets,
+            offsets: offsets.into(),
             max_key: most,
             max_end: ends.iter().copied().max().unwrap_or(0),
-            ends,
+            ends: ends.into(),
             parallel: self.parallel,
             _memory: None,
         })
@@ -271,12 +292,12 @@ impl ListsBuilder {
         } else {
             self.keys.shrink_to_fit();
             self.starts.shrink_to_fit();
-            (Keys::Listed(self.keys), self.starts)
+            (Keys::Listed(self.keys.into()), self.starts)
         };
         Lists {
             keys,
-            offsets,
-            ends: self.ends,
+            offsets: offsets.into(),
+            ends: self.ends.into(),
             max_key: last,
             max_end: self.max_end,
             parallel: self.parallel,
@@ -311,6 +332,28 @@ impl Bits {
         self.0
             .get(number / 64)
             .is_some_and(|word| word >> (number % 64) & 1 == 1)
+    }
+
+    /// Whether any number of a range is there.
+    #[inline]
+    pub(super) fn any(&self, range: &Range<usize>) -> bool {
+        if range.is_empty() {
+            return false;
+        }
+        let (first, last) = (range.start / 64, (range.end - 1) / 64);
+        let after = u64::MAX << (range.start % 64);
+        let until = u64::MAX >> (63 - (range.end - 1) % 64);
+        let words = self.0.get(first..=last.min(self.0.len().saturating_sub(1)));
+        words
+            .unwrap_or_default()
+            .iter()
+            .enumerate()
+            .any(|(at, word)| {
+                let at = first + at;
+                let low = if at == first { after } else { u64::MAX };
+                let high = if at == last { until } else { u64::MAX };
+                word & low & high != 0
+            })
     }
 
     /// Adds a number; whether it was not there.
@@ -367,6 +410,21 @@ mod tests {
             }
             assert!(lists.parallel() && lists.largest() == (9 * scale, 9 * scale));
         }
+    }
+
+    #[test]
+    fn a_range_of_bits_has_what_its_numbers_have() {
+        let mut bits = Bits::new(300);
+        for number in [0, 63, 64, 200, 299] {
+            bits.insert(number);
+        }
+        for start in 0..=300 {
+            for end in start..=300 {
+                let expected = (start..end).any(|number| bits.get(number));
+                assert_eq!(bits.any(&(start..end)), expected, "{start}..{end}");
+            }
+        }
+        assert!(!bits.any(&(400..500)) && !Bits::default().any(&(0..9)));
     }
 
     #[test]

@@ -11,8 +11,11 @@ mod index;
 mod lanes;
 mod layer;
 mod lists;
+mod matching;
 mod options;
 mod pace;
+mod pairs;
+mod persist;
 mod search;
 mod selective;
 mod stats;
@@ -20,7 +23,12 @@ mod union;
 mod walk;
 
 pub use edges::EdgeTable;
+pub use matching::{
+    MatchCursor, MatchHop, MatchNodes, MatchPattern, MatchStats, Matched, Matching,
+};
 pub use options::{ReachOptions, TraversalMode};
+pub use pairs::Pairs;
+pub use persist::{build_topologies, build_topology};
 pub use stats::{HopStats, ReachStats};
 pub use union::Topology;
 pub use walk::{Reached, Walk};

@@ -44,6 +44,20 @@ impl ReachStats {
         }
     }
 
+    /// Adds what another traversal did.
+    pub fn add(&mut self, other: &Self) {
+        for (hop, of) in (1..).zip(&other.hops) {
+            let own = self.hop(hop);
+            own.frontier += of.frontier;
+            own.edges += of.edges;
+            own.index += of.index;
+            own.adjacency += of.adjacency;
+        }
+        self.cache_hits += other.cache_hits;
+        self.cache_misses += other.cache_misses;
+        self.bytes_read += other.bytes_read;
+    }
+
     /// Edges visited in all hops.
     pub fn edges(&self) -> u64 {
         self.hops.iter().map(|h| h.edges).sum()

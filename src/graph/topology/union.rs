@@ -12,6 +12,8 @@ use crate::table::read::TableReader;
 #[derive(Debug, Clone)]
 pub struct Topology {
     layers: Vec<Layer>,
+    /// Layers by source come first.
+    outs: usize,
     edges: usize,
     nodes: usize,
     parallel: bool,
@@ -33,10 +35,15 @@ impl Topology {
             held_only: false,
         };
         let loaded = load(&mut loader, direction).await?;
-        Ok(loaded.unwrap_or_else(|| Self::of(Vec::new())))
+        Ok(loaded.unwrap_or_else(Self::empty))
     }
 
-    fn of(layers: Vec<Layer>) -> Self {
+    /// No edges.
+    pub(super) fn empty() -> Self {
+        Self::of(Vec::new(), 0)
+    }
+
+    fn of(layers: Vec<Layer>, outs: usize) -> Self {
         let nodes = layers.iter().filter(|l| l.edges() > 0);
         let nodes = nodes.map(|l| l.largest() as usize + 1).max();
         Self {
@@ -44,6 +51,7 @@ impl Topology {
             nodes: nodes.unwrap_or(0),
             parallel: layers.len() > 1 || layers.iter().any(Layer::parallel),
             layers,
+            outs,
         }
     }
 
@@ -88,6 +96,67 @@ impl Topology {
     }
 }
 
+/// What a pattern reads of a topology: lists that ascend.
+impl Topology {
+    /// The neighbours of a node, ascending: each once if they are to be `distinct`, else one for each
+    /// edge. An edge from a node to itself is one edge in both directions too. `buffer` is room for what
+    /// does not lie ready.
+    #[inline]
+    pub(super) fn list<'a>(
+        &'a self,
+        rid: u32,
+        distinct: bool,
+        buffer: &'a mut Vec<u32>,
+    ) -> &'a [u32] {
+        match self.ready(rid, distinct) {
+            Some(list) => list,
+            None => {
+                self.merge(rid, distinct, buffer);
+                buffer
+            }
+        }
+    }
+
+    /// [`Topology::list`] where it lies ready in a single fragment.
+    #[inline]
+    pub(super) fn ready(&self, rid: u32, distinct: bool) -> Option<&[u32]> {
+        let mut found = None;
+        for layer in &self.layers {
+            let range = layer.range(rid);
+            if !range.is_empty() {
+                if found.is_some() {
+                    return None;
+                }
+                found = Some((layer, range));
+            }
+        }
+        match found {
+            None => Some(&[]),
+            Some((layer, _)) if distinct && layer.parallel() => None,
+            Some((layer, range)) => layer.plain(&range),
+        }
+    }
+
+    /// [`Topology::list`] out of all fragments.
+    pub(super) fn merge(&self, rid: u32, distinct: bool, buffer: &mut Vec<u32>) {
+        buffer.clear();
+        for (number, layer) in self.layers.iter().enumerate() {
+            let before = buffer.len();
+            layer.append(rid, buffer);
+            let again = !distinct && self.outs > 0 && number >= self.outs;
+            if again && buffer[before..].contains(&rid) {
+                // Its source lists the loop too.
+                let back: Vec<u32> = buffer.drain(before..).filter(|end| *end != rid).collect();
+                buffer.extend(back);
+            }
+        }
+        buffer.sort_unstable();
+        if distinct {
+            buffer.dedup();
+        }
+    }
+}
+
 /// Loads all layers; `None` if one is missing that may not be made.
 pub(super) async fn load(
     loader: &mut Loader<'_>,
@@ -100,15 +169,18 @@ pub(super) async fn load(
     };
     let reader: TableReader = loader.reader.clone();
     let entries = reader.entries().await?;
-    let mut layers = Vec::new();
+    let (mut layers, mut outs) = (Vec::new(), 0);
     for side in sides {
         for entry in entries.iter() {
             match loader.layer(entry, *side).await? {
                 Loaded::Empty => {}
                 Loaded::Missing => return Ok(None),
-                Loaded::Layer(layer) => layers.push(layer),
+                Loaded::Layer(layer) => {
+                    outs += usize::from(*side == Side::Out);
+                    layers.push(layer);
+                }
             }
         }
     }
-    Ok(Some(Topology::of(layers)))
+    Ok(Some(Topology::of(layers, outs)))
 }

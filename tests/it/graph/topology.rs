@@ -1,6 +1,7 @@
 //! Traversals against a model in memory, and what they read and hold.
 
 mod cost;
+mod matching;
 mod model;
 
 use std::collections::BTreeSet;
@@ -8,7 +9,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 use stratagraph::graph::query::Direction;
-use stratagraph::graph::topology::{EdgeTable, ReachOptions, TraversalMode, Walk};
+use stratagraph::graph::topology::{EdgeTable, Pairs, ReachOptions, TraversalMode, Walk};
 use stratagraph::table::manifest::{Endpoints, Layout};
 
 use self::model::{Graph, answer, expected, walk};
@@ -59,6 +60,27 @@ fn plan() -> impl Strategy<Value = Plan> {
     })
 }
 
+/// Searched from both ends, pairs have the distances that traversals find.
+async fn pairs(
+    edges: &EdgeTable,
+    sources: &[Option<u64>],
+    direction: Direction,
+    (min, max): (u32, u32),
+    expected: &[model::Found],
+) {
+    let mut pairs = Pairs::new(edges, ReachOptions::new(direction, min, max)).unwrap();
+    for (row, source) in sources.iter().enumerate() {
+        let Some(source) = source else { continue };
+        for target in sources.iter().flatten().step_by(3) {
+            let found = expected.iter();
+            let mut found = found.filter(|(of, dst, _)| *of as usize == row && dst == target);
+            let distance = found.next().map(|(_, _, distance)| *distance);
+            let answer = pairs.distance(*source, *target).await.unwrap();
+            assert_eq!(answer, distance, "{source} to {target}, {direction:?}");
+        }
+    }
+}
+
 async fn check(plan: &Plan) {
     let mut graph = Graph::new();
     for (edges, dead, shift) in &plan.fragments {
@@ -70,6 +92,7 @@ async fn check(plan: &Plan) {
         let mut sources = plan.sources.clone();
         sources.extend(graph.ends().into_iter().step_by(7).map(Some));
         let expected = expected(&graph.live(), &sources, direction, plan.bounds, true);
+        pairs(&edges, &sources, direction, plan.bounds, &expected).await;
         for mode in MODES {
             let options = ReachOptions {
                 mode,

@@ -81,9 +81,93 @@ pub fn question(random: &mut Random) -> Question {
     let kinds = generator.kinds.clone();
     let shown: Vec<usize> = block.vars.clone();
     let edges: Vec<usize> = block.steps.iter().filter_map(bound).collect();
+    if random.one_in(2) {
+        return summary(random, &block, &kinds, &edges);
+    }
     Question {
         gq: gq(&block, &kinds, &shown, &edges),
         sql: sql(&block, &kinds, &shown, &edges),
+    }
+}
+
+/// A question for less than all assignments: aggregates, with a group or without, or distinct rows.
+fn summary(random: &mut Random, block: &Block, kinds: &[Kind], edges: &[usize]) -> Question {
+    let vars = &block.vars;
+    let any = |random: &mut Random| vars[random.below(vars.len())];
+    let (group, other) = (any(random), any(random));
+    let numbers: Vec<usize> = vars
+        .iter()
+        .filter(|v| kinds[**v] == Kind::A)
+        .copied()
+        .collect();
+    let number = numbers[random.below(numbers.len())];
+    let mut columns: Vec<(String, String)> = Vec::new();
+    let mut add = |gq: String, sql: String| columns.push((gq, sql));
+    let name = |v: usize| (format!("$v{v}.name"), format!("v{v}"));
+    let (distinct, grouped) = match random.below(5) {
+        0 => (false, false),
+        1 => {
+            add(name(group).0, name(group).1);
+            if random.one_in(2) && other != group {
+                add(name(other).0, name(other).1);
+            }
+            (true, false)
+        }
+        _ => {
+            add(name(group).0, name(group).1);
+            (false, true)
+        }
+    };
+    let keys = columns.len();
+    if !distinct {
+        let x = (format!("$v{number}.x"), format!("x{number}"));
+        let all = [
+            ("count()".to_owned(), "count(*)".to_owned()),
+            (format!("count($v{other})"), format!("count(v{other})")),
+            (
+                format!("count(distinct $v{other})"),
+                format!("count(DISTINCT v{other})"),
+            ),
+            (format!("count({})", x.0), format!("count({})", x.1)),
+            (format!("sum({})", x.0), format!("sum({})", x.1)),
+            (format!("avg({})", x.0), format!("avg({})", x.1)),
+            (format!("min({})", x.0), format!("min({})", x.1)),
+            (format!("max({})", x.0), format!("max({})", x.1)),
+        ];
+        let first = random.below(all.len());
+        columns.push(all[first].clone());
+        for aggregate in all.iter().filter(|a| **a != all[first]) {
+            if random.one_in(3) {
+                columns.push(aggregate.clone());
+            }
+        }
+        if let Some(edge) = edges.first() {
+            columns.push((format!("count($e{edge}.id)"), "count(*)".to_owned()));
+        }
+    }
+    let mut text = String::from("query q() { match { ");
+    gq_block(block, kinds, &mut text);
+    text.push_str(if distinct {
+        "} return distinct { "
+    } else {
+        "} return { "
+    });
+    for (at, (gq, _)) in columns.iter().enumerate() {
+        write!(text, "{gq} as c{at} ").unwrap();
+    }
+    text.push_str("} }");
+    let shown = columns.iter().enumerate();
+    let shown = shown.map(|(at, (_, sql))| format!("{sql} AS c{at}"));
+    let shown = shown.collect::<Vec<_>>().join(", ");
+    let mut sql = format!("FROM ({}) r", relation(block, kinds));
+    let distinct = if distinct { "DISTINCT " } else { "" };
+    if grouped {
+        let keys = columns[..keys].iter().map(|(_, sql)| sql.as_str());
+        write!(sql, " GROUP BY {}", keys.collect::<Vec<_>>().join(", ")).unwrap();
+    }
+    Question {
+        gq: text,
+        sql: format!("SELECT {distinct}{shown} {sql}"),
     }
 }
 
@@ -274,6 +358,8 @@ fn relation(block: &Block, kinds: &[Kind]) -> String {
         .map(|v| format!("sg.g.\"{}\" v{v}", kinds[*v].name()))
         .collect();
     let mut columns: Vec<String> = vars.iter().map(|v| format!("v{v}.id AS v{v}")).collect();
+    let numbers = vars.iter().filter(|v| kinds[**v] == Kind::A);
+    columns.extend(numbers.map(|v| format!("v{v}.x AS x{v}")));
     let mut conditions: Vec<String> = vec!["true".to_owned()];
     for (number, step) in block.steps.iter().enumerate() {
         let (a, b, relation, name) = match step {
