@@ -89,11 +89,6 @@ fn config(args: &Args) -> Result<SessionConfig> {
     if std::env::var_os("DATAFUSION_FORMAT_NULL").is_none() {
         options.format.null = "NULL".to_owned();
     }
-    // DataFusion 55.2 gives the filter that a running join makes to the first column of its name below, so
-    // rows are lost where several of the joined tables have an `id`, as all tables of graphs have.
-    if std::env::var_os("DATAFUSION_OPTIMIZER_ENABLE_JOIN_DYNAMIC_FILTER_PUSHDOWN").is_none() {
-        options.optimizer.enable_join_dynamic_filter_pushdown = false;
-    }
     let config = SessionConfig::from(options).with_information_schema(true);
     if args.reads_sql_from_stdin() {
         return Ok(config.with_extension(Arc::new(StdinCarriesCommands)));

@@ -15,13 +15,13 @@ use super::vector::VectorColumn;
 use crate::ann::{self, Metric};
 use crate::env::Env;
 use crate::graph::schema::{GraphType, Member};
-use crate::graph::topology::build_topology;
+use crate::graph::topology::encode_topology;
 use crate::graph::value::{Scalar, ValueType};
 use crate::store::Stager;
 use crate::table::manifest::{Entry, Fragment, Segment, SegmentKind};
 use crate::table::read::TableReader;
 use crate::table::reservation::Reservation;
-use crate::table::schema::parse_type;
+use crate::table::schema::{id, parse_type};
 use crate::table::upload::Upload;
 use crate::text::{Analyser, SegmentBuilder};
 use crate::{Error, Result, limits};
@@ -43,6 +43,8 @@ pub enum Index {
     },
     /// Over texts.
     Text(TextColumn),
+    /// Over the edges of a type, by source.
+    Topology,
 }
 
 /// A kind of index over vectors.
@@ -55,13 +57,15 @@ pub enum VectorKind {
 }
 
 impl Index {
-    /// The indexes that a type declares and that are objects: over vectors and over texts. Indexes on other
-    /// properties need none, since pages of fragments have bounds.
+    /// The indexes of a type that are objects: those that it declares over vectors and over texts, and of
+    /// an edge type its topology. Indexes on other properties need none, since pages of fragments have
+    /// bounds.
     ///
     /// # Errors
     /// `InvalidArgument` for an option that no version of the schema language takes.
     pub fn declared(of: &GraphType) -> Result<Vec<Self>> {
         let mut declared: Vec<Self> = Vec::new();
+        declared.extend(of.edge.is_some().then_some(Self::Topology));
         for member in of.indexes.iter().flat_map(|index| &index.members) {
             let Member::Property(property) = member else {
                 continue;
@@ -91,14 +95,16 @@ impl Index {
         match self {
             Self::Vector { column, .. } => column.column,
             Self::Text(column) => column.column,
+            Self::Topology => id::SRC_RID,
         }
     }
 
-    /// Metric or analyser.
+    /// Metric, analyser or direction.
     pub fn of(&self) -> &str {
         match self {
             Self::Vector { column, .. } => column.metric.as_str(),
             Self::Text(column) => column.analyser.name(),
+            Self::Topology => "out",
         }
     }
 
@@ -107,7 +113,7 @@ impl Index {
         let schema = reader.table().current_schema()?;
         let column = schema.columns.iter().find(|c| c.id == segment.column)?;
         let kind = match segment.kind {
-            SegmentKind::Topology => return None,
+            SegmentKind::Topology => return Some(Self::Topology),
             SegmentKind::Hnsw => VectorKind::Hnsw,
             SegmentKind::Ivf => VectorKind::Ivf,
             SegmentKind::Text => {
@@ -140,13 +146,14 @@ impl Index {
                 ..
             } => SegmentKind::Ivf,
             Self::Text(_) => SegmentKind::Text,
+            Self::Topology => SegmentKind::Topology,
         }
     }
 }
 
 /// Builds an index over the fragment of an entry and stages it. `None` for an entry without a fragment,
-/// for one that is searched as fast row by row (fewer than `least_rows` rows with a vector), and for one
-/// whose index would miss rows too often.
+/// for one that is read as fast row by row (fewer than `least_rows` edges, or rows with a vector), and for
+/// one whose index would miss rows too often.
 ///
 /// # Errors
 /// `Corrupt` or `Parquet` for a fragment that is not what its entry says, those of the budget, and those
@@ -174,6 +181,8 @@ pub async fn build(
                 None => return Ok(None),
             }
         }
+        Index::Topology if fragment.rows < least_rows => return Ok(None),
+        Index::Topology => (encode_topology(reader, entry, fragment).await?, fragment.rows),
     };
     let mut upload = Upload::new(Arc::clone(reader.store()), stage.reserve("idx")?);
     upload.push(&bytes).await?;
@@ -203,10 +212,9 @@ pub async fn rebuild(
         wanted.extend(old.segments.iter().map(|s| (s.column, s)));
     }
     for (column, segment) in wanted {
-        let index = Index::like(reader, segment);
-        if index.is_none() && segment.kind != SegmentKind::Topology {
+        let Some(index) = Index::like(reader, segment) else {
             continue;
-        }
+        };
         let entry = Entry {
             stamp: 0,
             id: 0,
@@ -214,11 +222,7 @@ pub async fn rebuild(
             mask: None,
             rejects: None,
         };
-        let built = match &index {
-            Some(index) => build(reader, &entry, index, 1, env, stage).await,
-            None => build_topology(reader, &entry, 1, stage).await,
-        };
-        match built {
+        match build(reader, &entry, &index, 1, env, stage).await {
             Ok(built) => built.into_iter().for_each(|s| fragment.set_segment(s)),
             Err(error @ Error::Storage { .. }) => return Err(error),
             Err(error) => {

@@ -189,7 +189,6 @@ impl<'a> Rows<'a> {
 }
 
 /// Reads an object whole and checks it.
-/// All bytes of an object.
 pub(crate) async fn read_whole(reader: &TableReader, file: &DataFile) -> Result<bytes::Bytes> {
     let size = file.object.size;
     let mut memory = Reservation::new(reader.budget());

@@ -105,7 +105,9 @@ impl Options {
 struct Installed(Arc<Engine>);
 
 /// Installs the plugin on a session: the catalog `sg`, the functions, the settings and the planning
-/// rules. Uses what a live session offers to register and to add, and no more.
+/// rules. Uses what a live session offers to register and to add, and sets one option of DataFusion:
+/// `datafusion.optimizer.enable_join_dynamic_filter_pushdown` becomes false, since those filters lose rows
+/// of joins in DataFusion 55.2.
 ///
 /// The same root again is the same installation; another root takes the place of the first.
 ///
@@ -145,6 +147,13 @@ fn register(ctx: &SessionContext, engine: &Arc<Engine>) {
         let mut state = state.write();
         let config = state.config_mut();
         let first = config.get_extension::<Installed>().is_none();
+        if first {
+            // DataFusion 55.2 gives the filter that a running join makes to the first column of its name
+            // below, so rows are lost where several of the joined tables have an `id`, as all tables of
+            // graphs have.
+            let optimizer = &mut config.options_mut().optimizer;
+            optimizer.enable_join_dynamic_filter_pushdown = false;
+        }
         config.set_extension(Arc::new(Installed(Arc::clone(engine))));
         let extensions = &mut config.options_mut().extensions;
         // A host's own settings stay.

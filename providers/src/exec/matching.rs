@@ -250,6 +250,7 @@ impl ExecutionPlan for MatchExec {
         let count = |name| MetricBuilder::new(&self.metrics).counter(name, partition);
         let state = Enumerating {
             ready: self.ready(&task)?,
+            part: (partition, self.properties.partitioning.partition_count()),
             cursor: None,
             top: self.spec.top,
             batch_rows: task.session_config().batch_size(),
@@ -272,6 +273,8 @@ impl ExecutionPlan for MatchExec {
 /// A partition at work.
 struct Enumerating {
     ready: Ready,
+    /// Which part of how many it reads.
+    part: (usize, usize),
     cursor: Option<MatchCursor>,
     top: Option<usize>,
     batch_rows: usize,
@@ -287,7 +290,8 @@ impl Enumerating {
             Some(cursor) => cursor,
             None => {
                 let ready = self.ready.clone().await;
-                MatchCursor::new(&ready.map_err(DataFusionError::Shared)?)
+                let ready = ready.map_err(DataFusionError::Shared)?;
+                MatchCursor::new(&ready, self.part.0, self.part.1)
             }
         };
         let before = cursor.stats();

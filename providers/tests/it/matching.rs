@@ -8,13 +8,15 @@ use arrow::array::AsArray;
 use arrow::datatypes::Int64Type;
 use datafusion::functions_aggregate::expr_fn::sum;
 use datafusion::logical_expr::{Extension, LogicalPlan, col, lit};
+use datafusion::physical_plan::ExecutionPlanProperties;
 use datafusion::prelude::{SessionConfig, SessionContext};
-use futures::StreamExt;
+use futures::{StreamExt, TryStreamExt};
 use stratagraph::graph::query::Direction;
 use stratagraph::graph::topology::EdgeTable;
 use stratagraph_providers::{EdgeHandle, MatchEdge, MatchNode, MatchSpec, find_error};
 
 use super::expand::{bare, build, edge_table, random_edges, scan, session};
+use super::world::lines;
 
 /// A chain of `length` variables that follows edges, some of them kept, paths counted.
 fn chain(length: usize, closed: bool, kept: &[usize], edges: &EdgeTable) -> MatchSpec {
@@ -101,6 +103,39 @@ async fn counts_are_those_of_the_paths_in_any_number_of_partitions() {
             let found = paths(&ctx, chain(3, true, kept, &edges), 1).await.unwrap();
             assert_eq!(found, closed, "{kept:?} {partitions}");
         }
+    }
+}
+
+#[tokio::test]
+async fn one_plan_gives_the_same_each_time_also_at_the_same_time() {
+    let (edges, _) = edge_table(&random_edges(3_000, 9_000), 2).await;
+    let ctx = session(SessionConfig::new().with_target_partitions(3), None);
+    for (closed, kept) in [(true, &[0usize, 1][..]), (false, &[]), (false, &[0])] {
+        let plan = node(Vec::new(), chain(3, closed, kept, &edges));
+        let frame = ctx.execute_logical_plan(plan).await.unwrap();
+        let plan = frame.create_physical_plan().await.unwrap();
+        let parts = plan.output_partitioning().partition_count();
+        // Two executions whose parts are started in turn, then one more.
+        let mut executions = vec![Vec::new(), Vec::new(), Vec::new()];
+        for (part, number) in (0..parts).flat_map(|part| [(part, 0), (part, 1)]) {
+            executions[number].push(plan.execute(part, ctx.task_ctx()).unwrap());
+        }
+        let mut found: Vec<Vec<String>> = Vec::new();
+        for mut streams in executions {
+            if streams.is_empty() {
+                let start = |part| plan.execute(part, ctx.task_ctx()).unwrap();
+                streams = (0..parts).map(start).collect();
+            }
+            let mut batches = Vec::new();
+            for stream in streams {
+                batches.extend(stream.try_collect::<Vec<_>>().await.unwrap());
+            }
+            let mut rows = lines(&batches);
+            rows.sort_unstable();
+            found.push(rows);
+        }
+        assert!(!found[0].is_empty());
+        assert!(found[0] == found[1] && found[1] == found[2]);
     }
 }
 

@@ -28,7 +28,7 @@ pub use matching::{
 };
 pub use options::{ReachOptions, TraversalMode};
 pub use pairs::Pairs;
-pub use persist::{build_topologies, build_topology};
+pub use persist::encode_topology;
 pub use stats::{HopStats, ReachStats};
 pub use union::Topology;
 pub use walk::{Reached, Walk};

@@ -5,81 +5,37 @@
 //! the ends of each key begin and the number of all, the keys if they are listed, the ends. It is used as
 //! it lies; what a reader relies on (order, bounds) is checked once when it is opened.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use arrow::buffer::{Buffer, ScalarBuffer};
 use bytes::Bytes;
 
 use super::layer::read_out;
 use super::lists::{DENSE_SLOTS, Keys, Lists, narrow};
 use super::pace::Pace;
+use crate::search::build::Index;
 use crate::search::read_whole;
-use crate::store::Stager;
-use crate::table::manifest::{Entry, Fragment, Segment, SegmentKind};
+use crate::table::manifest::{Entry, Fragment};
 use crate::table::read::TableReader;
 use crate::table::reservation::Reservation;
-use crate::table::schema::id;
-use crate::table::upload::Upload;
 use crate::{Error, Result};
 
 const MAGIC: &[u8; 8] = b"SGTOPO1\0";
 const HEADER: usize = 64;
 const WORD: usize = size_of::<u32>();
-/// What the segment is of.
-const OF: &str = "out";
 const ARTIFACT: &str = "topology segment";
 
-/// Builds the lists of an entry's fragment and stages them. `None` for an entry without a fragment, for
-/// one of fewer than `least_rows` rows, and for one that has them.
+/// The lists of a fragment's edges as the bytes of an object.
 ///
 /// # Errors
 /// `Corrupt` or `Parquet` for a fragment that is not what its entry says, `ResourceLimitExceeded` for a
 /// row id above 2^32 - 2, those of the budget, and those of the store.
-pub async fn build_topology(
+pub async fn encode_topology(
     reader: &TableReader,
     entry: &Entry,
-    least_rows: u64,
-    stage: &mut Stager,
-) -> Result<Option<Segment>> {
-    let Some(fragment) = &entry.fragment else {
-        return Ok(None);
-    };
-    if fragment.rows < least_rows || fragment.segment(id::SRC_RID, OF).is_some() {
-        return Ok(None);
-    }
+    fragment: &Fragment,
+) -> Result<Vec<u8>> {
     let (lists, mut memory) = read_out(reader, entry, fragment, &mut Pace::default()).await?;
     memory.grow(lists.bytes())?;
-    let bytes = encode(&lists, fragment.file.object.sha256.as_bytes());
-    let mut upload = Upload::new(Arc::clone(reader.store()), stage.reserve("idx")?);
-    upload.push(&bytes).await?;
-    Ok(Some(Segment {
-        column: id::SRC_RID,
-        kind: SegmentKind::Topology,
-        of: OF.to_owned(),
-        rows: fragment.rows,
-        file: upload.finish(0, stage).await?,
-    }))
-}
-
-/// [`build_topology`] for all fragments of a table that lack it, by the keys of their objects: what
-/// [`crate::publish::attach`] takes.
-///
-/// # Errors
-/// As [`build_topology`].
-pub async fn build_topologies(
-    reader: &TableReader,
-    least_rows: u64,
-    stage: &mut Stager,
-) -> Result<BTreeMap<String, Vec<Segment>>> {
-    let mut built = BTreeMap::new();
-    for entry in reader.entries().await?.iter() {
-        let segment = build_topology(reader, entry, least_rows, stage).await?;
-        if let (Some(segment), Some(fragment)) = (segment, &entry.fragment) {
-            built.insert(fragment.file.object.key.clone(), vec![segment]);
-        }
-    }
-    Ok(built)
+    Ok(encode(&lists, fragment.file.object.sha256.as_bytes()))
 }
 
 /// The lists of a fragment from the object beside it; `None` if it has none, or one that is damaged: then
@@ -88,7 +44,8 @@ pub(super) async fn open(
     reader: &TableReader,
     fragment: &Fragment,
 ) -> Option<(Lists, Reservation)> {
-    let segment = fragment.segment(id::SRC_RID, OF)?;
+    let index = Index::Topology;
+    let segment = fragment.segment(index.column(), index.of())?;
     let key = &segment.file.object.key;
     let lists = async {
         let mut memory = Reservation::new(reader.budget());

@@ -28,6 +28,8 @@ type Part = (Vec<(u64, u64)>, u8, Option<(u64, u64)>);
 #[derive(Debug, Clone)]
 struct Plan {
     fragments: Vec<Part>,
+    /// Whether lists lie beside the fragments.
+    stored: bool,
     sources: Vec<Option<u64>>,
     bounds: (u32, u32),
     batch_rows: usize,
@@ -49,9 +51,10 @@ fn plan() -> impl Strategy<Value = Plan> {
         let sources = prop::collection::vec(source, 0..90);
         let bounds = (1u32..4, 0u32..4).prop_map(|(min, more)| (min, min + more));
         let batch_rows = prop::sample::select(vec![1usize, 3, 8_192]);
-        (fragments, sources, bounds, batch_rows).prop_map(
-            |(fragments, sources, bounds, batch_rows)| Plan {
+        (fragments, any::<bool>(), sources, bounds, batch_rows).prop_map(
+            |(fragments, stored, sources, bounds, batch_rows)| Plan {
                 fragments,
+                stored,
                 sources,
                 bounds,
                 batch_rows,
@@ -85,6 +88,9 @@ async fn check(plan: &Plan) {
     let mut graph = Graph::new();
     for (edges, dead, shift) in &plan.fragments {
         graph.add(edges, *dead, *shift).await;
+    }
+    if plan.stored {
+        graph.store_lists().await;
     }
     let edges = graph.edges().await;
     for direction in DIRECTIONS {

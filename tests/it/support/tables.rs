@@ -12,6 +12,7 @@ use futures::TryStreamExt;
 use roaring::RoaringBitmap;
 use stratagraph::env::Env;
 use stratagraph::ident::TxnId;
+use stratagraph::search::build::{Index, build};
 use stratagraph::store::{PageTree, Stager, Store};
 use stratagraph::table::bitmap::DeadRows;
 use stratagraph::table::ledger::{LedgerChange, write_ledger};
@@ -309,6 +310,18 @@ impl TableBuilder {
         }
         for placed in self.model.iter_mut().filter(|p| p.entry == id) {
             placed.dead = positions.contains(&placed.position);
+        }
+    }
+
+    /// Gives all fragments an index.
+    pub async fn index(&mut self, index: &Index) {
+        let table = self.finish().await;
+        let reader = self.reader(&table);
+        for entry in self.entries.values_mut() {
+            let built = build(&reader, entry, index, 1, &self.env, &mut self.stage).await;
+            if let (Some(segment), Some(fragment)) = (built.unwrap(), &mut entry.fragment) {
+                fragment.set_segment(segment);
+            }
         }
     }
 

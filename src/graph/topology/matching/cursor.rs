@@ -1,7 +1,6 @@
 //! Enumerates what folding has left.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::super::lists::Bits;
 use super::super::pace::Pace;
@@ -12,7 +11,7 @@ use super::too_many;
 use crate::Result;
 use crate::table::reservation::Reservation;
 
-/// Nodes of the first variable that a cursor takes at once.
+/// Nodes of the first variable in a row that are one cursor's.
 const SHARE: usize = 512;
 /// Times that a list is searched before its nodes are marked.
 const SEARCHES: u32 = 2;
@@ -111,14 +110,17 @@ struct Open {
     node: u32,
 }
 
-/// Reads a part of the rows; cursors of one [`Matching`] share them out.
+/// Reads a part of the rows, always the same one.
 pub struct MatchCursor {
     of: Arc<Matching>,
     open: Vec<Open>,
     /// Variables that are bound.
     depth: usize,
-    /// The first variable's nodes that are still this cursor's.
+    /// The first variable's nodes that are still this cursor's, and where its next ones begin.
     share: std::ops::Range<usize>,
+    next: usize,
+    /// From one of its shares to the next.
+    stride: usize,
     row: Vec<u64>,
     /// The row that further assignments may still count for, and its assignments so far.
     pending: Vec<u64>,
@@ -131,8 +133,8 @@ pub struct MatchCursor {
 }
 
 impl MatchCursor {
-    /// Takes its share of the rows.
-    pub fn new(of: &Arc<Matching>) -> Self {
+    /// Reads part `part` of `parts`, which together are all rows.
+    pub fn new(of: &Arc<Matching>, part: usize, parts: usize) -> Self {
         let open = of.levels.iter().map(|level| Open {
             sides: level.closings.iter().map(|_| Side::new()).collect(),
             found: Vec::new(),
@@ -144,6 +146,8 @@ impl MatchCursor {
             open: open.collect(),
             depth: 0,
             share: 0..0,
+            next: part.saturating_mul(SHARE),
+            stride: parts.max(1).saturating_mul(SHARE),
             row: vec![0; of.kept],
             pending: vec![0; of.kept],
             assignments: 0,
@@ -210,8 +214,8 @@ impl MatchCursor {
         let known = first.weights.nodes();
         let all = known.map_or(of.every, <[u32]>::len);
         if self.share.is_empty() {
-            let from = of.next.fetch_add(SHARE, Ordering::Relaxed);
-            self.share = from.min(all)..from.saturating_add(SHARE).min(all);
+            self.share = self.next.min(all)..self.next.saturating_add(SHARE).min(all);
+            self.next = self.next.saturating_add(self.stride);
         }
         let Some(at) = self.share.next() else {
             return Ok(false);
@@ -285,8 +289,7 @@ impl MatchCursor {
             .rposition(|level| level.shown.is_some());
         self.depth = self.depth.min(shown.unwrap_or(0));
         if shown.is_none() {
-            self.share = 0..0;
-            self.of.next.fetch_max(usize::MAX / 2, Ordering::Relaxed);
+            (self.share, self.next) = (0..0, usize::MAX);
         }
     }
 

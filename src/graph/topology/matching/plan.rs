@@ -1,7 +1,6 @@
 //! Folds what can be folded, and plans the enumeration of what is left.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 
 use super::super::pace::Pace;
 use super::super::stats::ReachStats;
@@ -33,15 +32,13 @@ pub(super) struct Level {
     pub(super) shown: Option<usize>,
 }
 
-/// A pattern that is ready to be read, by any number of cursors that share the work.
+/// A pattern that is ready to be read, by any number of cursors.
 pub struct Matching {
     pub(super) levels: Vec<Level>,
     /// Nodes that the first variable may be, where all are.
     pub(super) every: usize,
     pub(super) kept: usize,
     pub(super) counted: bool,
-    /// The next nodes of the first variable.
-    pub(super) next: AtomicUsize,
     pub(super) budget: Arc<dyn crate::env::Budget>,
     stats: ReachStats,
     _memory: Reservation,
@@ -95,7 +92,6 @@ impl Matching {
             every,
             kept: pattern.kept.len(),
             counted: pattern.counted,
-            next: AtomicUsize::new(0),
             budget: Arc::clone(budget),
             stats,
             _memory: memory,

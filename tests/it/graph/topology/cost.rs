@@ -106,6 +106,47 @@ async fn stored(edges: &EdgeTable, columns: &[u64]) -> (u64, u64) {
 }
 
 #[test]
+fn stored_lists_take_the_place_of_the_edges_until_they_are_damaged() {
+    block_on(async {
+        for damaged in [false, true] {
+            let mut graph = Graph::new();
+            for part in random_edges(3_000, 30_000).chunks(20_000) {
+                graph.add(part, 5, Some((1_000, 7))).await;
+            }
+            graph.store_lists().await;
+            let edges = graph.edges().await;
+            let env = stratagraph::env::Env::fixed(0);
+            let reader =
+                TableReader::new(Arc::clone(edges.store()), &env, Arc::clone(edges.table()));
+            let mut sizes = 0;
+            for entry in reader.entries().await.unwrap().iter() {
+                let fragment = entry.fragment.as_ref().unwrap();
+                let segment = &fragment.segments[0];
+                assert_eq!(segment.rows, fragment.rows);
+                sizes += segment.file.object.size;
+                if damaged {
+                    let key = &segment.file.object.key;
+                    let bytes = vec![0; segment.file.object.size as usize];
+                    edges.store().put_object(key, bytes.into()).await.unwrap();
+                }
+            }
+            let sources: Vec<Option<u64>> = (0..3_000).step_by(100).map(Some).collect();
+            for direction in super::DIRECTIONS {
+                let options = options(direction, 2, TraversalMode::Adjacency);
+                let mut walk = Walk::new(&edges, options).unwrap();
+                let found = collect(&mut walk, &sources, false, 8_192).await;
+                let live = graph.live();
+                assert_eq!(found, expected(&live, &sources, direction, (1, 2), false));
+                if direction == Direction::Out {
+                    let read = walk.stats().bytes_read;
+                    assert_eq!(read == sizes, !damaged, "{read} {sizes}");
+                }
+            }
+        }
+    });
+}
+
+#[test]
 fn the_two_columns_of_row_ids_are_read_once() {
     block_on(async {
         let mut graph = Graph::new();

@@ -25,6 +25,8 @@ struct Hop {
 #[derive(Debug, Clone)]
 struct Case {
     fragments: Vec<(Vec<(u64, u64)>, u8, Option<(u64, u64)>)>,
+    /// Whether lists lie beside the fragments.
+    stored: bool,
     variables: usize,
     hops: Vec<Hop>,
     kept: Vec<usize>,
@@ -80,7 +82,7 @@ fn case() -> impl Strategy<Value = Case> {
         let set = prop::collection::vec(prop_oneof![9 => 0..nodes, 1 => Just(u64::MAX)], 0..12);
         let sets = prop::collection::vec(prop::option::weighted(0.4, set), variables);
         (
-            fragments,
+            (fragments, any::<bool>()),
             hops,
             kept,
             any::<bool>(),
@@ -89,8 +91,9 @@ fn case() -> impl Strategy<Value = Case> {
             prop::sample::select(vec![1usize, 3, 8_192]),
         )
             .prop_map(
-                move |(fragments, hops, kept, counted, nodes, cursors, rows)| Case {
+                move |((fragments, stored), hops, kept, counted, nodes, cursors, rows)| Case {
                     fragments,
+                    stored,
                     variables,
                     hops,
                     kept,
@@ -186,6 +189,9 @@ async fn check(case: &Case) {
     for (edges, dead, shift) in &case.fragments {
         graph.add(edges, *dead, *shift).await;
     }
+    if case.stored {
+        graph.store_lists().await;
+    }
     let edges = graph.edges().await;
     let expected = expected(case, &graph.live());
     let pattern = pattern(case, &edges);
@@ -193,7 +199,7 @@ async fn check(case: &Case) {
     let mut found: BTreeMap<Vec<u64>, u64> = BTreeMap::new();
     let mut rows = 0;
     let mut cursors: Vec<MatchCursor> = (0..case.cursors)
-        .map(|_| MatchCursor::new(&matching))
+        .map(|part| MatchCursor::new(&matching, part, case.cursors))
         .collect();
     while !cursors.is_empty() {
         let mut open = Vec::new();
@@ -293,7 +299,7 @@ fn more_assignments_than_a_number_holds_are_refused() {
                 counted: true,
             };
             let matching = Arc::new(Matching::prepare(&pattern, &[]).await.unwrap());
-            let answer = MatchCursor::new(&matching).next(10).await;
+            let answer = MatchCursor::new(&matching, 0, 1).next(10).await;
             match fits {
                 true => assert_eq!(answer.unwrap().unwrap().counts, [16i64.pow(15)]),
                 false => assert_eq!(answer.unwrap_err().code(), "ResourceLimitExceeded"),

@@ -6,6 +6,7 @@ use arrow::array::UInt64Array;
 use stratagraph::Result;
 use stratagraph::graph::query::Direction;
 use stratagraph::graph::topology::{EdgeTable, ReachOptions, Walk};
+use stratagraph::search::build::Index;
 use stratagraph::table::manifest::{Endpoints, Layout};
 
 use crate::support::tables::{NODE_TYPE, Row, TableBuilder};
@@ -51,6 +52,11 @@ impl Graph {
         let dead = mine.filter(|p| p.dead).map(|p| p.position);
         let dead: BTreeSet<u32> = dead.chain([position]).collect();
         self.builder.kill(entry, &dead);
+    }
+
+    /// Stores the lists of all fragments beside them.
+    pub async fn store_lists(&mut self) {
+        self.builder.index(&Index::Topology).await;
     }
 
     pub async fn edges(&mut self) -> EdgeTable {

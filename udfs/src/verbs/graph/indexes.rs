@@ -38,9 +38,10 @@ pub(crate) async fn graph_indexes(
         rows.extend(indexed(of, &entries).into_iter().map(|(property, index)| {
             GraphIndexRow {
                 r#type: of.name.clone(),
+                // What is no property is the edges' source, which lists of edges are by.
                 property: of
                     .property_by_id(property)
-                    .map_or_else(String::new, |p| p.name.clone()),
+                    .map_or_else(|| "src".to_owned(), |p| p.name.clone()),
                 kind: index.kind.to_owned(),
                 covered_rows: index.covered.unwrap_or(total),
                 total_rows: total,
