@@ -182,7 +182,10 @@ pub async fn build(
             }
         }
         Index::Topology if fragment.rows < least_rows => return Ok(None),
-        Index::Topology => (encode_topology(reader, entry, fragment).await?, fragment.rows),
+        Index::Topology => (
+            encode_topology(reader, entry, fragment).await?,
+            fragment.rows,
+        ),
     };
     let mut upload = Upload::new(Arc::clone(reader.store()), stage.reserve("idx")?);
     upload.push(&bytes).await?;

@@ -24,7 +24,7 @@ struct Hop {
 
 #[derive(Debug, Clone)]
 struct Case {
-    fragments: Vec<(Vec<(u64, u64)>, u8, Option<(u64, u64)>)>,
+    fragments: Vec<super::Part>,
     /// Whether lists lie beside the fragments.
     stored: bool,
     variables: usize,
