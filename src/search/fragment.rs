@@ -193,6 +193,7 @@ pub(crate) async fn read_whole(reader: &TableReader, file: &DataFile) -> Result<
     let size = file.object.size;
     let mut memory = Reservation::new(reader.budget());
     memory.resize(usize::try_from(size).unwrap_or(usize::MAX))?;
+    reader.count().add(size);
     let file = VerifiedFile::new(Arc::clone(reader.store()), Arc::new(file.clone()));
     file.read(0..size).await
 }

@@ -37,7 +37,7 @@ impl ReadCount {
         self.reads.load(Ordering::Relaxed)
     }
 
-    fn add(&self, bytes: u64) {
+    pub(crate) fn add(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.reads.fetch_add(1, Ordering::Relaxed);
     }
