@@ -7,9 +7,9 @@
 Prints CPU milliseconds a statement: of the peers' process, least of several rounds; of ours the difference
 between many statements and few of them in one process, divided by their number, so that starting it and
 reading the topology for the first time do not count. Answers are compared where they have one order.
-Peers that are not installed are left out: pip install duckdb kuzu igraph pyarrow numpy
+Peers that are not installed are left out: pip install duckdb kuzu ladybug igraph pyarrow numpy
 """
-import json, os, resource, shutil, subprocess, sys, time
+import importlib, os, resource, shutil, subprocess, sys, time
 
 PROGRAM, DATA, STORE = sys.argv[1:4]
 ONLY = sys.argv[4].split(",") if len(sys.argv) > 4 else None
@@ -135,10 +135,10 @@ def duck():
             c.execute(f"create table {file.split('.')[0]} as select * from '{DATA}/{kind}/{file}'")
     return {n: least(lambda: c.execute(sql).fetchall()) for n, sql in DUCK.items() if not ONLY or n in ONLY}
 
-def kuzu():
-    try: import kuzu as k
+def kuzu(module):
+    try: k = importlib.import_module(module)
     except ImportError: return {}
-    path = STORE + ".kuzu"
+    path = f"{STORE}.{module}"
     for old in (path, path + ".wal"):
         shutil.rmtree(old, ignore_errors=True) if os.path.isdir(old) else os.path.exists(old) and os.remove(old)
     db = k.Database(path, buffer_pool_size=4 << 30); c = k.Connection(db, num_threads=2)
@@ -146,7 +146,7 @@ def kuzu():
     c.execute("CREATE REL TABLE Follows(FROM Person TO Person)")
     began = time.perf_counter()
     c.execute(f"COPY Person FROM '{DATA}/nodes/persons.parquet'"); c.execute(f"COPY Follows FROM '{DATA}/edges/follows.parquet'")
-    print(f"kuzu: persons and follows loaded in {time.perf_counter() - began:.2f} s", file=sys.stderr)
+    print(f"{module}: persons and follows loaded in {time.perf_counter() - began:.2f} s", file=sys.stderr)
     return {n: least(lambda: c.execute(q).get_all()) for n, q in KUZU.items() if not ONLY or n in ONLY}
 
 def floor():
@@ -159,7 +159,8 @@ def floor():
     return {n: least(call) for n, call in every.items() if not ONLY or n in ONLY}
 
 def main():
-    engines = {"here": ours(), "duckdb": duck(), "kuzu": kuzu(), "igraph": floor()}
+    engines = {"here": ours(), "duckdb": duck(), "kuzu": kuzu("kuzu"), "ladybug": kuzu("ladybug"),
+               "igraph": floor()}
     print("| | " + " | ".join(engines) + " | first, here |\n|---" + "|---" * (len(engines) + 1) + "|")
     for name in OURS:
         if ONLY and name not in ONLY: continue

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use arrow::array::AsArray;
 use arrow::datatypes::DataType;
 use futures::TryStreamExt;
 
+use super::apart::apart;
 use super::declared::index_option;
 use super::fragment::Rows;
 use super::text::TextColumn;
@@ -237,15 +237,6 @@ pub async fn rebuild(
     Ok(())
 }
 
-/// Stops the work of a thread when the future that waits for it is dropped.
-struct Stop(Arc<AtomicBool>);
-
-impl Drop for Stop {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 async fn vectors(
     part: &Rows<'_>,
     column: &VectorColumn,
@@ -268,31 +259,24 @@ async fn vectors(
     };
     let mut memory = Reservation::new(part.reader.budget());
     memory.resize(row_bytes.saturating_mul(usize::try_from(present).unwrap_or(usize::MAX)))?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let _guard = Stop(Arc::clone(&stop));
     let progress = Arc::clone(&env.progress);
-    let work = move || {
-        let cancelled = || stop.load(Ordering::Relaxed);
+    let work = move |cancelled: &dyn Fn() -> bool| {
         let report = |done, total| progress.report("build index", done, total);
         let built = match kind {
             VectorKind::Hnsw => {
                 let params = ann::GraphParams::default();
-                let graph = ann::build_hnsw(&vectors, params, &cancelled, &report)?;
+                let graph = ann::build_hnsw(&vectors, params, cancelled, &report)?;
                 graph.map(ann::Index::Hnsw)
             }
             VectorKind::Ivf => {
                 let params = ann::IvfParams::default();
-                let lists = ann::build_ivf(&vectors, params, &cancelled, &report)?;
+                let lists = ann::build_ivf(&vectors, params, cancelled, &report)?;
                 lists.map(ann::Index::Ivf)
             }
         };
-        Ok::<_, Error>(built.map(|index| ann::encode(&index, &digest)))
+        Ok(built.map(|index| ann::encode(&index, &digest)))
     };
-    let built = tokio::task::spawn_blocking(work).await;
-    let built = built.map_err(|e| Error::TaskFailed {
-        operation: "build of an index",
-        source: Box::new(e),
-    })??;
+    let built = apart("build of an index", work).await?;
     Ok(built.map(|bytes| (bytes, present)))
 }
 

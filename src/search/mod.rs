@@ -5,6 +5,7 @@
 //! rows and the values are the same. What is read of a fragment (vectors, graphs, postings) is kept by the
 //! fragment's key within one byte budget, so that versions and branches share it.
 
+mod apart;
 pub mod build;
 mod declared;
 mod fragment;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use roaring::RoaringBitmap;
 
+use super::apart::apart;
 use super::fragment::Rows;
 use super::rows::{Allowed, LiveRows, positions_order_keys};
 use super::take::RowAt;
@@ -62,26 +63,28 @@ impl TableSearch {
                 parts.push((entry.id, part.postings(column).await?, rows));
             }
         }
-        let views: Vec<Part<'_>> = parts
-            .iter()
-            .map(|(_, segment, rows)| Part {
+        let query = query.clone();
+        apart("text search", move |cancelled| {
+            let views = parts.iter().map(|(_, segment, rows)| Part {
                 segment,
                 live: &rows.live,
                 allowed: rows.answer.as_ref(),
-            })
-            .collect();
-        let hits = text::search(&views, query, most, &|| false)?;
-        let found = hits.into_iter().filter_map(|hit| {
-            let (entry, _, _) = parts.get(hit.part)?;
-            Some(Found {
-                row: RowAt {
-                    entry: *entry,
-                    position: hit.position,
-                },
-                value: hit.score,
-            })
-        });
-        Ok(found.collect())
+            });
+            let views: Vec<Part<'_>> = views.collect();
+            let hits = text::search(&views, &query, most, cancelled)?.into_iter();
+            let found = hits.filter_map(|hit| {
+                let (entry, _, _) = parts.get(hit.part)?;
+                Some(Found {
+                    row: RowAt {
+                        entry: *entry,
+                        position: hit.position,
+                    },
+                    value: hit.score,
+                })
+            });
+            Ok(found.collect())
+        })
+        .await
     }
 
     /// Live rows of an entry; for tests and reports.
