@@ -9,10 +9,10 @@ between many statements and few of them in one process, divided by their number,
 reading the topology for the first time do not count. Answers are compared where they have one order.
 Peers that are not installed are left out: pip install duckdb kuzu ladybug igraph pyarrow numpy
 """
-import importlib, os, resource, shutil, subprocess, sys, time
+import importlib, json, os, resource, shutil, subprocess, sys, time
 
 PROGRAM, DATA, STORE = sys.argv[1:4]
-ONLY = sys.argv[4].split(",") if len(sys.argv) > 4 else None
+ONLY = sys.argv[4].split(",") if sys.argv[4:] and sys.argv[4] else None
 LEAST, MOST = 3, 12
 
 SCHEMA = """node Person { pid: I64 @key  name: String  gender: String  birthday: Date?  age: I64  isMarried: Bool }
@@ -158,9 +158,16 @@ def floor():
              "pair": lambda: len(g.get_shortest_path(1, 77777)) - 1 if g.vcount() > 77777 else 0}
     return {n: least(call) for n, call in every.items() if not ONLY or n in ONLY}
 
+def ladybug():
+    """In a process of its own: it and Kuzu register types under the same names."""
+    command = [sys.executable, __file__, *sys.argv[1:4], ",".join(ONLY or []), "ladybug"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout) if done.returncode == 0 else {}
+
 def main():
-    engines = {"here": ours(), "duckdb": duck(), "kuzu": kuzu("kuzu"), "ladybug": kuzu("ladybug"),
-               "igraph": floor()}
+    if sys.argv[5:] == ["ladybug"]:
+        return print(json.dumps(kuzu("ladybug"), default=str))
+    engines = {"here": ours(), "duckdb": duck(), "kuzu": kuzu("kuzu"), "ladybug": ladybug(), "igraph": floor()}
     print("| | " + " | ".join(engines) + " | first, here |\n|---" + "|---" * (len(engines) + 1) + "|")
     for name in OURS:
         if ONLY and name not in ONLY: continue

@@ -21,13 +21,8 @@ use stratagraph_udfs::{Options, install};
 /// Commits that a time at a depth is the median of.
 const AROUND: usize = 21;
 
-const SCHEMA: &str = "
-node Package {
-  name: String @key
-  version: String?  installed_kib: I64?  section: String?  priority: String?  summary: String?
-}
-edge DependsOn: Package -> Package { kind: String?  version_range: String? }
-";
+/// Types of the example, which those of the whole archive are too.
+const SCHEMA: &str = include_str!("../../examples/debian.pg");
 
 const HOPS: &str = "SELECT count(*) FROM graph_reach('debian', 'dependsOn', 'libssl3', 1, 3, 'in')";
 
@@ -122,12 +117,8 @@ async fn loaded(folder: &Path) -> SessionContext {
         None => (example(), "debian.jsonl.gz"),
     };
     let started = now();
-    let schema = match pattern {
-        "debian.jsonl.gz" => std::fs::read_to_string(source.join("../debian.pg")).unwrap(),
-        _ => SCHEMA.to_owned(),
-    };
     ctx.sql(&format!(
-        "SELECT * FROM graph_create('debian', $$ {schema} $$)"
+        "SELECT * FROM graph_create('debian', $$ {SCHEMA} $$)"
     ))
     .await
     .unwrap()

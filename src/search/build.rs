@@ -166,6 +166,8 @@ pub async fn build(
     env: &Env,
     stage: &mut Stager,
 ) -> Result<Option<Segment>> {
+    // The fragment may have been staged just now, and a large one is read by its stored checksums.
+    stage.flush(reader.store()).await?;
     let (Some(part), Some(fragment)) = (Rows::open(reader, entry).await?, &entry.fragment) else {
         return Ok(None);
     };

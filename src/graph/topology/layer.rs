@@ -54,12 +54,17 @@ impl Layer {
         unshift(self.key_shift, key).map_or(0..0, |key| self.lists.range(key))
     }
 
-    /// The ends at some places as they lie, if none of these rows is dead and no end shifted.
+    /// Whether the ends at some places can be used as they lie: none of these rows is dead, no end shifted.
     #[inline]
-    pub(super) fn plain(&self, range: &Range<usize>) -> Option<&[u32]> {
+    pub(super) fn is_plain(&self, range: &Range<usize>) -> bool {
         let dead = self.dead.as_ref();
-        let plain = self.end_shift.is_none() && dead.is_none_or(|dead| !dead.any(range));
-        plain.then(|| self.lists.ends(range.clone()))
+        self.end_shift.is_none() && dead.is_none_or(|dead| !dead.any(range))
+    }
+
+    /// The ends at some places as they lie.
+    #[inline]
+    pub(super) fn ends(&self, range: Range<usize>) -> &[u32] {
+        self.lists.ends(range)
     }
 
     /// Adds the ends of a key's edges, ascending.

@@ -96,6 +96,9 @@ impl Topology {
     }
 }
 
+/// A layer and where a list lies in it.
+pub(super) type Place = (usize, std::ops::Range<usize>);
+
 /// What a pattern reads of a topology: lists that ascend.
 impl Topology {
     /// The neighbours of a node, ascending: each once if they are to be `distinct`, else one for each
@@ -109,7 +112,7 @@ impl Topology {
         buffer: &'a mut Vec<u32>,
     ) -> &'a [u32] {
         match self.ready(rid, distinct) {
-            Some(list) => list,
+            Some(place) => self.at(&place),
             None => {
                 self.merge(rid, distinct, buffer);
                 buffer
@@ -117,24 +120,31 @@ impl Topology {
         }
     }
 
-    /// [`Topology::list`] where it lies ready in a single fragment.
+    /// Where [`Topology::list`] lies ready, in a single fragment.
     #[inline]
-    pub(super) fn ready(&self, rid: u32, distinct: bool) -> Option<&[u32]> {
+    pub(super) fn ready(&self, rid: u32, distinct: bool) -> Option<Place> {
         let mut found = None;
-        for layer in &self.layers {
+        for (number, layer) in self.layers.iter().enumerate() {
             let range = layer.range(rid);
             if !range.is_empty() {
                 if found.is_some() {
                     return None;
                 }
-                found = Some((layer, range));
+                found = Some((number, layer, range));
             }
         }
-        match found {
-            None => Some(&[]),
-            Some((layer, _)) if distinct && layer.parallel() => None,
-            Some((layer, range)) => layer.plain(&range),
-        }
+        let Some((number, layer, range)) = found else {
+            return Some((0, 0..0));
+        };
+        let plain = !(distinct && layer.parallel()) && layer.is_plain(&range);
+        plain.then_some((number, range))
+    }
+
+    /// The list that lies at a place.
+    #[inline]
+    pub(super) fn at(&self, (layer, range): &Place) -> &[u32] {
+        let layer = self.layers.get(*layer);
+        layer.map_or(&[], |layer| layer.ends(range.clone()))
     }
 
     /// [`Topology::list`] out of all fragments.

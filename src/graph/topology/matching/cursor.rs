@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::super::lists::Bits;
 use super::super::pace::Pace;
 use super::super::stats::HopStats;
+use super::super::union::Place;
 use super::fold::times;
 use super::plan::{Closing, Level, Matching};
 use super::too_many;
@@ -13,8 +14,8 @@ use crate::table::reservation::Reservation;
 
 /// Nodes of the first variable in a row that are one cursor's.
 const SHARE: usize = 512;
-/// Times that a list is searched before its nodes are marked.
-const SEARCHES: u32 = 2;
+/// Times that a list is used before its nodes are marked.
+const UNMARKED: u32 = 2;
 
 /// Rows of a pattern: for each kept variable the row ids of its nodes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,13 +28,13 @@ pub struct Matched {
     pub rows: usize,
 }
 
-/// The lists of a hop while its bound end stays.
+/// The list of a hop while its bound end stays.
 struct Side {
     bound: Option<u32>,
+    place: Option<Place>,
     /// Room for a list that does not lie ready.
     buffer: Vec<u32>,
-    ready: bool,
-    searched: u32,
+    uses: u32,
     marks: Bits,
     marked: Vec<u32>,
     /// Whether the list's nodes are the ones that are marked.
@@ -44,43 +45,50 @@ impl Side {
     fn new() -> Self {
         Self {
             bound: None,
+            place: None,
             buffer: Vec::new(),
-            ready: false,
-            searched: 0,
+            uses: 0,
             marks: Bits::default(),
             marked: Vec::new(),
             is_marked: false,
         }
     }
 
-    /// Looks at the list of another node.
+    /// Uses the list of a node, which may be another one than before.
     fn bind(&mut self, hop: &Closing, node: u32) {
+        self.uses = self.uses.saturating_add(1);
         if self.bound == Some(node) {
             return;
         }
-        self.ready = hop.lists.ready(node, true).is_some();
-        if !self.ready {
+        self.place = hop.lists.ready(node, true);
+        if self.place.is_none() {
             hop.lists.merge(node, true, &mut self.buffer);
         }
-        (self.bound, self.searched, self.is_marked) = (Some(node), 0, false);
+        (self.bound, self.uses, self.is_marked) = (Some(node), 1, false);
         for node in self.marked.drain(..) {
             self.marks.remove(node as usize);
         }
     }
 
+    #[inline]
     fn list<'a>(&'a self, hop: &'a Closing) -> &'a [u32] {
-        match self.bound {
-            Some(node) if self.ready => hop.lists.ready(node, true).unwrap_or_default(),
-            Some(_) => &self.buffer,
-            None => &[],
+        match &self.place {
+            Some(place) => hop.lists.at(place),
+            None => &self.buffer,
         }
     }
 
-    /// Marks the list's nodes if it was searched before; a list of the variable bound last is new each
-    /// time.
+    /// What it costs to find out whether a list of `len` nodes has a node, in steps along a list.
+    fn probe(&self, len: usize) -> usize {
+        if self.uses > UNMARKED {
+            return 1;
+        }
+        2 + len.checked_ilog2().unwrap_or(0) as usize
+    }
+
+    /// Marks the list's nodes if it was used before; a list of the variable bound last is new each time.
     fn mark(&mut self, hop: &Closing, memory: &mut Reservation) -> Result<()> {
-        self.searched = self.searched.saturating_add(1);
-        if self.is_marked || self.searched <= SEARCHES {
+        if self.is_marked || self.uses <= UNMARKED {
             return Ok(());
         }
         if self.marks.bytes() == 0 {
@@ -97,6 +105,14 @@ impl Side {
         }
         (self.marked, self.is_marked) = (marked, true);
         Ok(())
+    }
+
+    #[inline]
+    fn has(&self, hop: &Closing, node: u32) -> bool {
+        match self.is_marked {
+            true => self.marks.get(node as usize),
+            false => self.list(hop).binary_search(&node).is_ok(),
+        }
     }
 }
 
@@ -175,9 +191,10 @@ impl MatchCursor {
             columns: vec![Vec::new(); self.of.kept],
             ..Matched::default()
         };
+        let of = Arc::clone(&self.of);
         while !self.done && out.rows < most.max(1) {
             let before = self.stats;
-            if !self.step(&mut out)? {
+            if !self.step(&of, &mut out)? {
                 self.done = true;
                 self.flush(&mut out)?;
             }
@@ -190,10 +207,9 @@ impl MatchCursor {
     }
 
     /// Binds one more variable, or goes back; `false` at the end.
-    fn step(&mut self, out: &mut Matched) -> Result<bool> {
-        let of = Arc::clone(&self.of);
+    fn step(&mut self, of: &Matching, out: &mut Matched) -> Result<bool> {
         if self.depth == 0 {
-            return self.begin(&of, out);
+            return self.begin(of, out);
         }
         let open = &mut self.open[self.depth];
         let Some((node, count)) = open.found.get(open.at).copied() else {
@@ -202,7 +218,7 @@ impl MatchCursor {
         };
         open.at += 1;
         (open.node, open.count) = (node, count);
-        self.bound(&of, self.depth, out)?;
+        self.bound(of, self.depth, out)?;
         Ok(true)
     }
 
@@ -217,10 +233,22 @@ impl MatchCursor {
             self.share = self.next.min(all)..self.next.saturating_add(SHARE).min(all);
             self.next = self.next.saturating_add(self.stride);
         }
-        let Some(at) = self.share.next() else {
+        if self.share.is_empty() {
             return Ok(false);
-        };
-        let node = known.map_or(at as u32, |nodes| nodes[at]);
+        }
+        let node_at = |at: usize| known.map_or(at as u32, |nodes| nodes[at]);
+        if of.levels.len() == 1 && first.shown.is_none() {
+            let weights = self.share.by_ref().map(|at| first.weights.get(node_at(at)));
+            let sum = weights.fold(0, u64::saturating_add);
+            self.stats.frontier += SHARE as u64;
+            return match sum > 0 {
+                true => self.emit(sum, out).map(|()| true),
+                false => Ok(true),
+            };
+        }
+        let at = self.share.start;
+        self.share.start += 1;
+        let node = node_at(at);
         let count = first.weights.get(node);
         (self.open[0].node, self.open[0].count) = (node, count);
         if count > 0 {
@@ -266,7 +294,9 @@ impl MatchCursor {
 
     /// Adds assignments to the row.
     fn emit(&mut self, count: u64, out: &mut Matched) -> Result<()> {
-        if self.assignments > 0 && self.pending == self.row {
+        // An empty row is not compared: loads of no bytes at no address are slow on some processors.
+        let same = self.row.is_empty() || self.pending == self.row;
+        if self.assignments > 0 && same {
             self.assignments = self.assignments.saturating_add(count);
         } else {
             self.flush(out)?;
@@ -324,46 +354,44 @@ impl Search<'_> {
     /// All candidates, with the assignments up to them.
     fn each(&mut self, sides: &mut [Side], count: u64, found: &mut Vec<(u32, u64)>) -> Result<()> {
         let base = self.ready(sides)?;
-        let list = sides[base].list(&self.level.closings[base]);
-        if found.capacity() < list.len() {
-            let more = list.len() - found.capacity();
+        let len = sides[base].list(&self.level.closings[base]).len();
+        if found.capacity() < len {
+            let more = len - found.capacity();
             self.memory.grow(more * size_of::<(u32, u64)>())?;
-            found.reserve_exact(list.len());
+            found.reserve_exact(len);
         }
-        self.stats.edges += list.len() as u64;
-        for node in list {
-            let weight = self.weight(sides, base, *node);
-            if weight > 0 {
-                found.push((*node, count.saturating_mul(weight)));
-            }
-        }
+        self.candidates(sides, base, |node, weight| {
+            found.push((node, count.saturating_mul(weight)));
+            true
+        });
         Ok(())
     }
 
     /// The assignments of all candidates together.
     fn sum(&mut self, sides: &mut [Side], count: u64) -> Result<u64> {
         let base = self.ready(sides)?;
-        let list = sides[base].list(&self.level.closings[base]);
-        self.stats.edges += list.len() as u64;
-        let mut sum = 0u64;
-        for node in list {
-            sum = sum.saturating_add(self.weight(sides, base, *node));
-            if self.any && sum > 0 {
-                break;
-            }
-        }
+        let (mut sum, all) = (0u64, !self.any);
+        self.candidates(sides, base, |_, weight| {
+            sum = sum.saturating_add(weight);
+            all
+        });
         Ok(count.saturating_mul(sum))
     }
 
-    /// Binds all hops; the one with the shortest list.
+    /// Binds all hops; the one whose list is cheapest to go through and to look up in all others.
     fn ready(&mut self, sides: &mut [Side]) -> Result<usize> {
         let closings = &self.level.closings;
-        let (mut base, mut least) = (0, usize::MAX);
-        for (at, (side, hop)) in sides.iter_mut().zip(closings).enumerate() {
+        let mut probes = 0usize;
+        for (side, hop) in sides.iter_mut().zip(closings) {
             side.bind(hop, self.bound[hop.from].node);
+            probes = probes.saturating_add(side.probe(side.list(hop).len()));
+        }
+        let (mut base, mut least) = (0, usize::MAX);
+        for (at, (side, hop)) in sides.iter().zip(closings).enumerate() {
             let len = side.list(hop).len();
-            if len < least {
-                (base, least) = (at, len);
+            let cost = len.saturating_mul(probes - side.probe(len));
+            if cost < least {
+                (base, least) = (at, cost);
             }
         }
         for (at, (side, hop)) in sides.iter_mut().zip(closings).enumerate() {
@@ -374,27 +402,44 @@ impl Search<'_> {
         Ok(base)
     }
 
-    /// How many assignments a node of the shortest list stands for; 0 if it is in not all of them.
-    #[inline]
-    fn weight(&self, sides: &[Side], base: usize, node: u32) -> u64 {
+    /// Gives `take` each node of one list that all others have and that stands for assignments, until it
+    /// says that it wants no more.
+    fn candidates(&mut self, sides: &[Side], base: usize, mut take: impl FnMut(u32, u64) -> bool) {
         let closings = &self.level.closings;
-        for (at, (side, hop)) in sides.iter().zip(closings).enumerate() {
-            let there = at == base
-                || match side.is_marked {
-                    true => side.marks.get(node as usize),
-                    false => side.list(hop).binary_search(&node).is_ok(),
-                };
-            if !there {
-                return 0;
-            }
-        }
+        let list = sides[base].list(&closings[base]);
+        self.stats.edges += list.len() as u64;
+        let mut take = |node: u32| {
+            let weight = self.weight(node);
+            weight == 0 || take(node, weight)
+        };
+        let others = || sides.iter().zip(closings).enumerate();
+        let all = match (sides, base) {
+            // The loop of triangles.
+            ([_, marked], 0) | ([marked, _], 1) if marked.is_marked => list
+                .iter()
+                .filter(|node| marked.marks.get(**node as usize))
+                .try_for_each(|node| take(*node).then_some(())),
+            _ => list
+                .iter()
+                .filter(|node| {
+                    others().all(|(at, (side, hop))| at == base || side.has(hop, **node))
+                })
+                .try_for_each(|node| take(*node).then_some(())),
+        };
+        // `None` where no more was wanted.
+        let _ = all;
+    }
+
+    /// How many assignments a node stands for that all lists have.
+    fn weight(&self, node: u32) -> u64 {
         let mut weight = self.level.weights.get(node);
-        let repeated = |hop: &&Closing| !hop.distinct && !self.any && hop.lists.repeats();
-        for hop in closings.iter().filter(repeated) {
-            let mut buffer = Vec::new();
-            let edges = hop
-                .lists
-                .list(self.bound[hop.from].node, false, &mut buffer);
+        if weight == 0 || self.any || !self.level.repeats {
+            return weight;
+        }
+        let mut buffer = Vec::new();
+        for hop in self.level.closings.iter().filter(|hop| !hop.distinct) {
+            let from = self.bound[hop.from].node;
+            let edges = hop.lists.list(from, false, &mut buffer);
             weight = weight.saturating_mul(times(edges, node));
         }
         weight

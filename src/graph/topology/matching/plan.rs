@@ -28,6 +28,8 @@ pub(super) struct Level {
     pub(super) weights: Weights,
     /// Hops from variables that are bound before; none for the first one.
     pub(super) closings: Vec<Closing>,
+    /// Whether edges count whose pair of nodes has others.
+    pub(super) repeats: bool,
     /// Its place in the rows, if it is kept.
     pub(super) shown: Option<usize>,
 }
@@ -177,7 +179,9 @@ async fn levels(
                 every = hop.lists(var, stats, pace).await?.nodes();
             }
         }
+        let each = |hop: &Closing| !hop.distinct && hop.lists.repeats();
         levels.push(Level {
+            repeats: closings.iter().any(each),
             weights: std::mem::replace(&mut weights[var], Weights::All),
             closings,
             shown: pattern.kept.iter().position(|kept| *kept == var),
