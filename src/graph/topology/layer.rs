@@ -99,6 +99,17 @@ impl Layer {
     pub(super) fn parallel(&self) -> bool {
         self.lists.parallel()
     }
+
+    /// Whether two edges of a key may have the same end.
+    #[inline]
+    pub(super) fn parallel_at(&self, key: u32) -> bool {
+        unshift(self.key_shift, key).is_some_and(|key| self.lists.parallel_at(key))
+    }
+
+    /// Keys that have edges, dead ones included.
+    pub(super) fn keys(&self) -> impl Iterator<Item = u32> + '_ {
+        self.lists.keys().map(|key| shift(self.key_shift, key))
+    }
 }
 
 /// The id that a stored one stands for. Layers are made only where it fits.

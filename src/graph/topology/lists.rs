@@ -43,7 +43,8 @@ pub(super) struct Lists {
     pub(super) ends: ScalarBuffer<u32>,
     max_key: u32,
     max_end: u32,
-    parallel: bool,
+    /// Keys whose list names an end twice, ascending.
+    parallel: Vec<u32>,
     /// Held for as long as no cache holds the lists.
     _memory: Option<Reservation>,
 }
@@ -55,7 +56,7 @@ impl Lists {
         offsets: ScalarBuffer<u32>,
         ends: ScalarBuffer<u32>,
         (max_key, max_end): (u32, u32),
-        parallel: bool,
+        parallel: Vec<u32>,
     ) -> Self {
         Self {
             keys,
@@ -98,7 +99,19 @@ impl Lists {
 
     /// Whether two edges join the same nodes.
     pub(super) fn parallel(&self) -> bool {
-        self.parallel
+        !self.parallel.is_empty()
+    }
+
+    /// Whether two edges of a key have the same end.
+    #[inline]
+    pub(super) fn parallel_at(&self, key: u32) -> bool {
+        self.parallel() && self.parallel.binary_search(&key).is_ok()
+    }
+
+    /// Keys that have edges, ascending.
+    pub(super) fn keys(&self) -> impl Iterator<Item = u32> + '_ {
+        let some = self.by_key().filter(|(_, range)| !range.is_empty());
+        some.map(|(key, _)| key)
     }
 
     /// Bytes held.
@@ -107,7 +120,7 @@ impl Lists {
             Keys::Dense(_) => 0,
             Keys::Listed(keys) => keys.len(),
         };
-        let numbers = keys + self.offsets.len() + self.ends.len();
+        let numbers = keys + self.offsets.len() + self.ends.len() + self.parallel.len();
         numbers * size_of::<u32>() + size_of::<Self>()
     }
 
@@ -176,15 +189,24 @@ impl Lists {
         if let Some(first) = offsets.first_mut() {
             *first = 0;
         }
-        Ok(Self {
+        let mut reversed = Self {
             keys: Keys::Dense(least),
             offsets: offsets.into(),
             max_key: most,
             max_end: ends.iter().copied().max().unwrap_or(0),
             ends: ends.into(),
-            parallel: self.parallel,
+            parallel: Vec::new(),
             _memory: None,
-        })
+        };
+        if self.parallel() {
+            let twice = |list: &[u32]| list.windows(2).any(|pair| pair[0] == pair[1]);
+            let lists = reversed.by_key();
+            let lists = lists.filter(|(_, range)| twice(&reversed.ends[range.clone()]));
+            let parallel: Vec<u32> = lists.map(|(key, _)| key).collect();
+            memory.grow(parallel.len() * size_of::<u32>())?;
+            reversed.parallel = parallel;
+        }
+        Ok(reversed)
     }
 
     fn by_key(&self) -> impl Iterator<Item = (u32, Range<usize>)> + '_ {
@@ -237,7 +259,7 @@ pub(super) struct ListsBuilder {
     starts: Vec<u32>,
     ends: Vec<u32>,
     max_end: u32,
-    parallel: bool,
+    parallel: Vec<u32>,
 }
 
 impl ListsBuilder {
@@ -256,7 +278,9 @@ impl ListsBuilder {
                 if *before > end {
                     return false;
                 }
-                self.parallel |= *before == end;
+                if *before == end && self.parallel.last() != Some(&key) {
+                    self.parallel.push(key);
+                }
             }
             (last, _) => {
                 if last.is_some_and(|last| *last > key) {
@@ -274,7 +298,8 @@ impl ListsBuilder {
     /// Bytes held, and what finishing takes.
     pub(super) fn bytes(&self) -> usize {
         let keys = self.keys.capacity() + self.starts.capacity();
-        (keys * 2 + self.ends.capacity()) * size_of::<u32>()
+        let others = self.ends.capacity() + self.parallel.capacity();
+        (keys * 2 + others) * size_of::<u32>()
     }
 
     pub(super) fn finish(mut self) -> Lists {

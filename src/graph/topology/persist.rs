@@ -161,14 +161,21 @@ fn check(keys: Keys, offsets: ScalarBuffer<u32>, ends: ScalarBuffer<u32>) -> Opt
     if !whole || offsets.windows(2).any(|pair| pair[0] > pair[1]) {
         return None;
     }
-    let (mut max_end, mut parallel) = (0, false);
-    for pair in offsets.windows(2) {
+    let (mut max_end, mut repeated) = (0, Vec::new());
+    for (slot, pair) in offsets.windows(2).enumerate() {
         let list = ends.get(pair[0] as usize..pair[1] as usize)?;
+        let mut parallel = false;
         for ends in list.windows(2) {
             if ends[0] > ends[1] {
                 return None;
             }
             parallel |= ends[0] == ends[1];
+        }
+        if parallel {
+            repeated.push(match &keys {
+                Keys::Dense(first) => first.checked_add(slot as u32)?,
+                Keys::Listed(keys) => keys[slot],
+            });
         }
         max_end = list.last().copied().unwrap_or(0).max(max_end);
     }
@@ -183,7 +190,7 @@ fn check(keys: Keys, offsets: ScalarBuffer<u32>, ends: ScalarBuffer<u32>) -> Opt
         offsets,
         ends,
         (max_key, max_end),
-        parallel,
+        repeated,
     ))
 }
 
@@ -229,6 +236,9 @@ mod tests {
                     assert_eq!(all(&read), edges);
                     assert_eq!(read.largest(), lists.largest());
                     assert_eq!(read.parallel(), lists.parallel());
+                    for (key, _) in &edges {
+                        assert_eq!(read.parallel_at(*key), lists.parallel_at(*key));
+                    }
                 }
                 assert!(decode(bytes.clone().into(), "key", rows + 1, &DIGEST).is_err());
                 assert!(decode(bytes.into(), "key", rows, &[8; 32]).is_err());

@@ -1,12 +1,17 @@
 //! The adjacency of a whole edge table.
 
+use std::sync::Arc;
+
 use super::EdgeTable;
 use super::layer::{Layer, Loaded, Loader, Side};
+use super::lists::Bits;
 use super::pace::Pace;
 use super::stats::ReachStats;
 use crate::Result;
+use crate::env::Budget;
 use crate::graph::query::Direction;
 use crate::table::read::TableReader;
+use crate::table::reservation::Reservation;
 
 /// Neighbours in one direction over all fragments of a version. Nodes are row ids.
 #[derive(Debug, Clone)]
@@ -17,6 +22,47 @@ pub struct Topology {
     edges: usize,
     nodes: usize,
     parallel: bool,
+    /// What lies beside the largest layer, if that is little.
+    beside: Option<Arc<Beside>>,
+}
+
+/// The nodes that a topology's largest layer shares with others.
+#[derive(Debug)]
+struct Beside {
+    largest: usize,
+    nodes: Bits,
+    _memory: Reservation,
+}
+
+/// How many times more edges than all others a layer has before nodes are told apart by it.
+const LARGEST: usize = 4;
+
+impl Beside {
+    fn of(layers: &[Layer], nodes: usize, budget: &Arc<dyn Budget>) -> Result<Option<Arc<Self>>> {
+        let edges: usize = layers.iter().map(Layer::edges).sum();
+        let largest = (0..layers.len()).max_by_key(|at| layers[*at].edges());
+        let Some(largest) = largest.filter(|_| layers.len() > 1) else {
+            return Ok(None);
+        };
+        if (edges - layers[largest].edges()).saturating_mul(LARGEST) > layers[largest].edges() {
+            return Ok(None);
+        }
+        let mut memory = Reservation::new(budget);
+        memory.resize(Bits::bytes_for(nodes))?;
+        let mut bits = Bits::new(nodes);
+        for (at, layer) in layers.iter().enumerate() {
+            if at != largest {
+                layer.keys().for_each(|key| {
+                    bits.insert(key as usize);
+                });
+            }
+        }
+        Ok(Some(Arc::new(Self {
+            largest,
+            nodes: bits,
+            _memory: memory,
+        })))
+    }
 }
 
 impl Topology {
@@ -40,18 +86,36 @@ impl Topology {
 
     /// No edges.
     pub(super) fn empty() -> Self {
-        Self::of(Vec::new(), 0)
+        Self {
+            layers: Vec::new(),
+            outs: 0,
+            edges: 0,
+            nodes: 0,
+            parallel: false,
+            beside: None,
+        }
     }
 
-    fn of(layers: Vec<Layer>, outs: usize) -> Self {
+    fn of(layers: Vec<Layer>, outs: usize, budget: &Arc<dyn Budget>) -> Result<Self> {
         let nodes = layers.iter().filter(|l| l.edges() > 0);
         let nodes = nodes.map(|l| l.largest() as usize + 1).max();
-        Self {
+        let nodes = nodes.unwrap_or(0);
+        Ok(Self {
             edges: layers.iter().map(Layer::edges).sum(),
-            nodes: nodes.unwrap_or(0),
+            nodes,
             parallel: layers.len() > 1 || layers.iter().any(Layer::parallel),
+            beside: Beside::of(&layers, nodes, budget)?,
             layers,
             outs,
+        })
+    }
+
+    /// The place of the only layer that may have edges of a node, if that is known.
+    #[inline]
+    fn alone(&self, rid: u32) -> Option<usize> {
+        match &self.beside {
+            Some(beside) => (!beside.nodes.get(rid as usize)).then_some(beside.largest),
+            None => (self.layers.len() == 1).then_some(0),
         }
     }
 
@@ -73,15 +137,18 @@ impl Topology {
 
     /// An upper bound of the number of neighbours of a node.
     pub fn degree(&self, rid: u32) -> usize {
-        self.layers.iter().map(|l| l.degree(rid)).sum()
+        match self.alone(rid) {
+            Some(at) => self.layers[at].degree(rid),
+            None => self.layers.iter().map(|l| l.degree(rid)).sum(),
+        }
     }
 
     /// The neighbours of a node, one for each edge; `buffer` is room for them. In ascending order and
     /// each once unless [`Topology::repeats`].
     #[inline]
     pub fn neighbours<'a>(&'a self, rid: u32, buffer: &'a mut Vec<u32>) -> &'a [u32] {
-        if let [layer] = self.layers.as_slice()
-            && let Some(slice) = layer.slice(rid)
+        if let Some(at) = self.alone(rid)
+            && let Some(slice) = self.layers[at].slice(rid)
         {
             return slice;
         }
@@ -123,6 +190,20 @@ impl Topology {
     /// Where [`Topology::list`] lies ready, in a single fragment.
     #[inline]
     pub(super) fn ready(&self, rid: u32, distinct: bool) -> Option<Place> {
+        let (number, range) = match self.alone(rid) {
+            Some(at) => (at, self.layers[at].range(rid)),
+            None => self.only(rid)?,
+        };
+        let Some(layer) = self.layers.get(number) else {
+            return Some((0, 0..0));
+        };
+        let plain = !(distinct && layer.parallel_at(rid)) && layer.is_plain(&range);
+        plain.then_some((number, range))
+    }
+
+    /// Where the edges of a node lie; `None` if several layers have some.
+    #[inline]
+    fn only(&self, rid: u32) -> Option<Place> {
         let mut found = None;
         for (number, layer) in self.layers.iter().enumerate() {
             let range = layer.range(rid);
@@ -130,14 +211,10 @@ impl Topology {
                 if found.is_some() {
                     return None;
                 }
-                found = Some((number, layer, range));
+                found = Some((number, range));
             }
         }
-        let Some((number, layer, range)) = found else {
-            return Some((0, 0..0));
-        };
-        let plain = !(distinct && layer.parallel()) && layer.is_plain(&range);
-        plain.then_some((number, range))
+        Some(found.unwrap_or((0, 0..0)))
     }
 
     /// The list that lies at a place.
@@ -192,5 +269,5 @@ pub(super) async fn load(
             }
         }
     }
-    Ok(Some(Topology::of(layers, outs)))
+    Topology::of(layers, outs, reader.budget()).map(Some)
 }
