@@ -235,24 +235,30 @@ impl Metadata {
         wait(name.as_str(), call, self.graph(name, branch))??.ok_or_else(missing)
     }
 
-    /// For planning hooks: the columns that a type of a graph had in a past state. `None` for a state
-    /// that is not there, and where a wait would block the runtime.
-    pub(crate) fn past_columns(&self, now: &PlannedTable, at: &At) -> Option<Arc<PlannedTable>> {
-        let of = now.graph.as_ref()?;
-        let (store, name) = (self.catalog.store(), &now.name);
+    /// For planning hooks: a past state of a branch. `None` for one that is not there, and where a wait
+    /// would block the runtime.
+    pub fn graph_past(&self, name: &Name, branch: &BranchName, at: &At) -> Option<GraphSnapshot> {
+        let store = self.catalog.store();
         let past = async {
             let head = self.catalog.known().await?;
-            match graph::graph(store, &head, name, &of.branch, at).await {
+            match graph::graph(store, &head, name, branch, at).await {
                 // The state may be newer than what is known.
                 Err(Error::VersionUnavailable { .. } | Error::NotFound { .. }) => {
                     let head = self.refresh().await?;
-                    graph::graph(store, &head, name, &of.branch, at).await
+                    graph::graph(store, &head, name, branch, at).await
                 }
                 other => other,
             }
         };
         let call = "Stratagraph::refresh_metadata()";
-        let state = wait(name.as_str(), call, past).ok()?.ok()?;
+        wait(name.as_str(), call, past).ok()?.ok()
+    }
+
+    /// For planning hooks: the columns that a type of a graph had in a past state. `None` for a state
+    /// that is not there, and where a wait would block the runtime.
+    pub(crate) fn past_columns(&self, now: &PlannedTable, at: &At) -> Option<Arc<PlannedTable>> {
+        let of = now.graph.as_ref()?;
+        let state = self.graph_past(&now.name, &of.branch, at)?;
         let type_then = state.schema.by_id(of.type_id)?;
         PlannedTable::of_past(&state, type_then, now)
             .ok()

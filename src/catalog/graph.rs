@@ -117,12 +117,14 @@ pub async fn graph(
     let entry = dataset.branch(branch).cloned().ok_or_else(missing)?;
     let current = manifest(store, &entry.manifest).await?;
     let (manifest_ref, manifest) = match past(store, &current, at).await? {
-        None => (entry.manifest, Arc::clone(&current)),
-        Some(Some(old)) => {
-            let manifest = manifest(store, &old.manifest).await?;
-            (old.manifest, manifest)
+        Past::Current => (entry.manifest, Arc::clone(&current)),
+        Past::Retained { entry, exact: true } => {
+            let manifest = manifest(store, &entry.manifest).await?;
+            (entry.manifest.clone(), manifest)
         }
-        Some(None) => return Err(unavailable(name, branch, at)),
+        Past::Retained { exact: false, .. } | Past::Forgotten => {
+            return Err(unavailable(name, branch, at));
+        }
     };
     let schema = load_schema(store, &manifest, &manifest_ref).await?;
     Ok(GraphSnapshot {
@@ -151,12 +153,38 @@ async fn manifest(store: &Store, object: &ObjRef) -> Result<Arc<BranchManifest>>
     Ok(loaded)
 }
 
-/// `None` if the head of the branch is meant, else the retained state if there is one.
-async fn past(
+/// The version of the newest retained state of a branch at `at` or before; it may not be the one that
+/// was current then, if that was forgotten. `None` if none is retained.
+///
+/// # Errors
+/// Those of the store.
+pub async fn retained_version(
     store: &Store,
     current: &BranchManifest,
     at: &At,
-) -> Result<Option<Option<HistoryEntry>>> {
+) -> Result<Option<u64>> {
+    Ok(match past(store, current, at).await? {
+        Past::Current => Some(current.version),
+        Past::Retained { entry, .. } => Some(entry.version),
+        Past::Forgotten => None,
+    })
+}
+
+/// Which state of a branch is meant.
+enum Past {
+    /// Its head.
+    Current,
+    /// The newest one that is retained and not newer than it; `exact` if it is the one itself, since none
+    /// was forgotten after it.
+    Retained {
+        entry: Box<HistoryEntry>,
+        exact: bool,
+    },
+    /// None is retained.
+    Forgotten,
+}
+
+async fn past(store: &Store, current: &BranchManifest, at: &At) -> Result<Past> {
     let is_current = match at {
         At::Head => true,
         At::Commit(id) => current.commit.id == *id,
@@ -164,7 +192,7 @@ async fn past(
         At::Time(time) => current.commit.time <= *time,
     };
     if is_current {
-        return Ok(None);
+        return Ok(Past::Current);
     }
     let wanted = |entry: &HistoryEntry| match at {
         At::Head => false,
@@ -172,7 +200,22 @@ async fn past(
         At::Catalog(version) => entry.catalog_version <= *version,
         At::Time(time) => entry.time <= *time,
     };
-    current.history.find(store, &wanted).await.map(Some)
+    let Some((entry, newer)) = current.history.find(store, &wanted).await? else {
+        return Ok(Past::Forgotten);
+    };
+    let made_from = match &newer {
+        Some(newer) => newer.parent_version,
+        None => current.parent_version,
+    };
+    let exact = match at {
+        At::Head | At::Commit(_) => true,
+        At::Catalog(version) if entry.catalog_version == *version => true,
+        At::Catalog(_) | At::Time(_) => made_from == Some(entry.version),
+    };
+    Ok(Past::Retained {
+        entry: Box::new(entry),
+        exact,
+    })
 }
 
 fn unavailable(name: &Name, branch: &BranchName, at: &At) -> Error {
@@ -180,7 +223,7 @@ fn unavailable(name: &Name, branch: &BranchName, at: &At) -> Error {
         At::Catalog(version) => Error::VersionUnavailable {
             table: format!("{name}@{branch}"),
             version: *version,
-            detail: "no retained state of the branch is that old".to_owned(),
+            detail: "the state of the branch is no longer retained".to_owned(),
         },
         At::Time(_) => Error::NotFound {
             what: "state",

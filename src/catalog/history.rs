@@ -159,14 +159,16 @@ impl History {
         Ok(out)
     }
 
-    /// The newest entry that `wanted` holds of; reads pages until it is found.
+    /// The newest entry that `wanted` holds of, and the next newer one if there is one here; reads pages
+    /// until it is found. Between the two there were others if the newer one was not made from it.
     pub async fn find(
         &self,
         store: &Store,
         wanted: &(dyn Fn(&HistoryEntry) -> bool + Sync),
-    ) -> Result<Option<HistoryEntry>> {
-        if let Some(entry) = self.open.iter().rev().find(|e| wanted(e)) {
-            return Ok(Some(entry.clone()));
+    ) -> Result<Option<(HistoryEntry, Option<HistoryEntry>)>> {
+        let mut newer = None;
+        if let Some(found) = last_of(&self.open, wanted, &mut newer) {
+            return Ok(Some((found, newer)));
         }
         let mut stack: Vec<PageRef> = self
             .levels
@@ -177,8 +179,8 @@ impl History {
         while let Some(reference) = stack.pop() {
             match load(store, &reference.page).await? {
                 Page::Entries(entries) => {
-                    if let Some(entry) = entries.into_iter().rev().find(wanted) {
-                        return Ok(Some(entry));
+                    if let Some(found) = last_of(&entries, wanted, &mut newer) {
+                        return Ok(Some((found, newer)));
                     }
                 }
                 Page::Refs(refs) => stack.extend(refs),
@@ -229,6 +231,19 @@ impl History {
             .collect();
         Ok(Self { open, levels })
     }
+}
+
+/// The last entry that is wanted; `newer` becomes the one after it, else the first.
+fn last_of(
+    entries: &[HistoryEntry],
+    wanted: &(dyn Fn(&HistoryEntry) -> bool + Sync),
+    newer: &mut Option<HistoryEntry>,
+) -> Option<HistoryEntry> {
+    let at = entries.iter().rposition(wanted);
+    if let Some(next) = entries.get(at.map_or(0, |at| at + 1)) {
+        *newer = Some(next.clone());
+    }
+    at.and_then(|at| entries.get(at)).cloned()
 }
 
 fn retain<'a>(

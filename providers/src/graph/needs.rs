@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use stratagraph::graph::query::{Block, Expr, Query, Var};
+use stratagraph::graph::query::{Aggregate, Block, Expr, Query, Var};
 use stratagraph::graph::schema::GraphSchema;
 
 use super::ranks::{ranked, searches};
@@ -25,10 +25,12 @@ pub(super) fn fields(expr: &Expr, each: &mut dyn FnMut(Var, Field)) {
         }
         Expr::And(all) | Expr::Or(all) => all.iter().for_each(|e| fields(e, each)),
         Expr::Not(a) | Expr::IsNull(a) => fields(a, each),
-        Expr::Aggregate { argument, .. } => match argument.as_deref() {
+        Expr::Aggregate {
+            function, argument, ..
+        } => match (function, argument.as_deref()) {
             // What is counted is whether there is one; its row id tells.
-            Some(Expr::Id(_)) | None => {}
-            Some(argument) => fields(argument, each),
+            (Aggregate::Count, Some(Expr::Id(_))) | (_, None) => {}
+            (_, Some(argument)) => fields(argument, each),
         },
         // Searches are of row ids.
         Expr::Search(_) | Expr::Rank(_) => {

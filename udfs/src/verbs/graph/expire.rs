@@ -5,7 +5,7 @@ use std::sync::Arc;
 use stratagraph::catalog::graph::{self, At, GraphSnapshot};
 use stratagraph::catalog::{Expire, Head};
 use stratagraph::store::Store;
-use stratagraph::{Error, Result};
+use stratagraph::Result;
 use stratagraph_providers::{ArgSpec, ArgType, ArgValue, BoundArgs, FunctionSpec, TableFunction};
 use tracing::Instrument;
 
@@ -73,12 +73,12 @@ async fn first_kept(
         ExpireBefore::Catalog(version) => At::Catalog(*version),
         ExpireBefore::Commit(id) => At::Commit(id.clone()),
     };
-    match graph::graph(store, head, &now.name, &now.branch, &at).await {
-        Ok(state) => Ok(state.manifest.version),
-        // No retained state is as old.
-        Err(Error::VersionUnavailable { .. }) => Ok(0),
-        Err(other) => Err(other),
+    if let At::Commit(_) = at {
+        let state = graph::graph(store, head, &now.name, &now.branch, &at).await?;
+        return Ok(state.manifest.version);
     }
+    let version = graph::retained_version(store, &now.current, &at).await?;
+    Ok(version.unwrap_or(0))
 }
 
 fn before_of(args: &BoundArgs) -> Result<ExpireBefore> {

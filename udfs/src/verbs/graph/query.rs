@@ -54,16 +54,21 @@ pub(super) fn graph_and_branch(
 pub(super) async fn state_of(run: &Run, args: &BoundArgs) -> Result<GraphSnapshot> {
     let (graph, branch) = (args.text("graph")?, args.opt_text("branch"));
     let (name, branch) = graph_and_branch(args.function(), graph, branch)?;
-    let at = match args.get("snapshot") {
-        ArgValue::Null => None,
-        ArgValue::Text(commit) => Some(At::Commit(commit.clone())),
-        ArgValue::Int(version) => match u64::try_from(*version) {
-            Ok(version) => Some(At::Catalog(version)),
-            Err(_) => return Err(args.invalid("snapshot", "a catalog version is not negative")),
-        },
-        _ => return Err(args.invalid("snapshot", "expected a commit id or a catalog version")),
-    };
+    let at = snapshot(args.get("snapshot")).map_err(|reason| args.invalid("snapshot", reason))?;
     run.graph(&name, &branch, at.as_ref()).await
+}
+
+/// The state that an argument names; the error is what is wrong with it.
+fn snapshot(value: &ArgValue) -> std::result::Result<Option<At>, &'static str> {
+    match value {
+        ArgValue::Null => Ok(None),
+        ArgValue::Text(commit) => Ok(Some(At::Commit(commit.clone()))),
+        ArgValue::Int(version) => match u64::try_from(*version) {
+            Ok(version) => Ok(Some(At::Catalog(version))),
+            Err(_) => Err("a catalog version is not negative"),
+        },
+        _ => Err("expected a commit id or a catalog version"),
+    }
 }
 
 /// The query of a text, compiled once for a schema while it stays in the cache: a statement asks when it
@@ -115,7 +120,13 @@ impl TableFunction for Function {
     fn schema(&self, args: &PlannedArgs<'_>, metadata: &Arc<Metadata>) -> Result<SchemaRef> {
         let graph = args.text("graph").unwrap_or_default();
         let (name, branch) = graph_and_branch(VERB, graph, args.text("branch"))?;
-        let state = metadata.graph_now(&name, &branch)?;
+        // A query of the past is one of the schema that the graph had.
+        let at = args.get("snapshot").and_then(|at| snapshot(at).ok()?);
+        let past = at.and_then(|at| metadata.graph_past(&name, &branch, &at));
+        let state = match past {
+            Some(past) => Arc::new(past),
+            None => metadata.graph_now(&name, &branch)?,
+        };
         let text = args.text("query").unwrap_or_default();
         let query = compiled(&self.engine, &state, text, args.text("name"))?;
         Ok(answer_schema(&query))
