@@ -64,9 +64,16 @@ impl<'a> Rows<'a> {
     }
 
     /// Bytes of all vectors of a column.
-    pub(super) fn vector_bytes(&self, column: &VectorColumn) -> usize {
+    fn vector_bytes(&self, column: &VectorColumn) -> usize {
         let components = (self.open.rows as usize).saturating_mul(column.dimensions);
         components.saturating_mul(size_of::<f32>())
+    }
+
+    /// Whether the cache would keep all vectors of a column, and memory is there to read them.
+    pub(super) fn can_hold(&self, column: &VectorColumn) -> bool {
+        let bytes = self.vector_bytes(column);
+        let mut memory = Reservation::new(self.reader.budget());
+        bytes <= self.reader.store().indexes().most_made() && memory.resize(bytes).is_ok()
     }
 
     fn vectors_key(&self, column: &VectorColumn) -> String {

@@ -195,10 +195,9 @@ async fn search(
     };
     let held = part.held_vectors(column);
     let few = answer.len().saturating_mul(FEW) < u64::from(part.open.rows);
-    let fits = part.vector_bytes(column) <= part.reader.store().indexes().most_made();
     let vectors = match held {
         Some(vectors) => Some(vectors),
-        None if few || !fits => None,
+        None if few || !part.can_hold(column) => None,
         None => Some(part.vectors(column).await?),
     };
     let Some(vectors) = vectors else {

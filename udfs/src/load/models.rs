@@ -15,6 +15,8 @@ use crate::host::Host;
 
 /// Bytes of texts and vectors that a load remembers, so that another try computes nothing again.
 const REMEMBERED_BYTES: usize = 64 * 1024 * 1024;
+/// Share of a bounded pool that they take: the load itself needs the rest.
+const REMEMBERED_SHARE: usize = 32;
 
 /// A vector, or why there is none.
 pub(crate) type Answer = std::result::Result<Arc<[f32]>, RejectReason>;
@@ -28,6 +30,8 @@ pub(crate) struct Models {
 
 struct Known {
     answers: HashMap<(u64, String), Answer>,
+    /// Bytes that they may take.
+    room: usize,
     memory: MemoryReservation,
 }
 
@@ -38,6 +42,10 @@ impl Models {
             models: BTreeMap::new(),
             known: Mutex::new(Known {
                 answers: HashMap::new(),
+                room: match host.memory_limit() {
+                    Some(limit) => (limit / REMEMBERED_SHARE).min(REMEMBERED_BYTES),
+                    None => REMEMBERED_BYTES,
+                },
                 memory: host.memory("embedded texts"),
             }),
         }
@@ -107,7 +115,7 @@ impl Models {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let vector = answer.as_ref().map_or(0, |v| v.len() * size_of::<f32>());
         let bytes = text.len() + vector + 96;
-        let room = known.memory.size() + bytes <= REMEMBERED_BYTES;
+        let room = known.memory.size() + bytes <= known.room;
         if room && known.memory.try_grow(bytes).is_ok() {
             let key = (property, text.to_owned());
             known.answers.insert(key, answer.clone());

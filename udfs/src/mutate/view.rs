@@ -9,9 +9,9 @@ use datafusion::catalog::MemTable;
 use datafusion::common::Column;
 use datafusion::logical_expr::{Expr as Df, lit};
 use datafusion::prelude::DataFrame;
-use stratagraph::Result;
 use stratagraph::graph::query::{End, Expr, Variable};
 use stratagraph::graph::schema::GraphType;
+use stratagraph::{Error, Result};
 use stratagraph_providers::{RowColumn, RowExprs, VersionedTableProvider, from_datafusion};
 
 use super::Evaluation;
@@ -94,6 +94,9 @@ impl Evaluation<'_> {
         let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let mut found = self.stored(of, wanted, columns, &schema).await?;
         found.extend(self.written(of, wanted, columns, &schema).await?);
+        for column in 0..schema.fields().len() {
+            check_text(&found, column)?;
+        }
         let rows = concat_batches(&schema, &found)?;
         let order = arrow::compute::sort_to_indices(rows.column(1), None, None)?;
         Ok(arrow::compute::take_record_batch(&rows, &order)?)
@@ -202,5 +205,24 @@ impl Evaluation<'_> {
                 Ok(any.reduce(Df::or).unwrap_or_else(|| lit(false)))
             }
         }
+    }
+}
+
+/// Refuses texts of a column that do not fit one array.
+fn check_text(rows: &[RecordBatch], column: usize) -> Result<()> {
+    let bytes = |batch: &RecordBatch| {
+        let texts = batch.column(column).as_string_opt::<i32>()?;
+        let offsets = texts.value_offsets();
+        Some(offsets.last()?.abs_diff(*offsets.first()?))
+    };
+    let value: u64 = rows.iter().filter_map(bytes).map(u64::from).sum();
+    let limit = i32::MAX as u64;
+    match value <= limit {
+        true => Ok(()),
+        false => Err(Error::ResourceLimitExceeded {
+            what: "bytes of one column of the rows that a statement changes",
+            value,
+            limit,
+        }),
     }
 }

@@ -83,3 +83,44 @@ async fn a_tiny_pool_spills_and_gives_the_same_version() {
         .await;
     assert_eq!(again, ["no_change"]);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn vectors_that_do_not_fit_are_compared_as_they_are_read() {
+    let mut answers = Vec::new();
+    for memory in [None, Some(50_000_000)] {
+        let world = world(memory).await;
+        world.docs.set(&wide(30_000, 0));
+        let table = GenerateEmbeddings::new("docs", ["title", "body"], "id")
+            .model("hash:512")
+            .name("t");
+        world.sg.generate_embeddings(table).await.unwrap();
+        answers.push(
+            world
+                .sql("SELECT _row_id, round(similarity, 5) FROM search('t', '17 4711', 5)")
+                .await,
+        );
+        if memory.is_some() {
+            assert_eq!(world.ctx.runtime_env().memory_pool.reserved(), 0);
+        }
+    }
+    assert_eq!(answers[0], answers[1]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_load_remembers_leaves_memory_to_the_load() {
+    let world = world(Some(64_000_000)).await;
+    let schema =
+        r#"node D { k: I64 @key t: String v: Vector(384)? @embed("t", model="hash:384") }"#;
+    world
+        .row(&format!("SELECT graph FROM graph_create('m', '{schema}')"))
+        .await;
+    let loaded = world
+        .row(
+            "SELECT nodes_loaded FROM graph_load_table('m', 'D', (SELECT value AS k, \
+             concat('text ', value) AS t FROM generate_series(1, 20000)), 'append', embed => 'fill')",
+        )
+        .await;
+    assert_eq!(loaded, ["20000"]);
+    let filled = world.row("SELECT count(v) FROM sg.m.\"D\"").await;
+    assert_eq!(filled, ["20000"]);
+}

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use stratagraph::Result;
 use stratagraph::catalog::graph::{self, At, GraphSnapshot};
 use stratagraph::catalog::{Expire, Head};
 use stratagraph::store::Store;
-use stratagraph::Result;
 use stratagraph_providers::{ArgSpec, ArgType, ArgValue, BoundArgs, FunctionSpec, TableFunction};
 use tracing::Instrument;
 
