@@ -126,5 +126,5 @@ pub const INPUT_BYTES: usize = 32 * 1024 * 1024;
 pub const INDEX_ROWS: u64 = 25_000;
 /// Bytes of postings that are held while the texts of one fragment are indexed.
 pub const TEXT_BUILD_BYTES: usize = 4 * 1024 * 1024 * 1024;
-/// Bytes of vectors, graphs and postings that a process keeps of one store, by default.
+/// Bytes of vectors, indexes and adjacency lists that a process keeps of one store, by default.
 pub const INDEX_CACHE_BYTES: usize = 512 * 1024 * 1024;

@@ -552,6 +552,7 @@ async fn too_little_memory_is_a_typed_error_and_is_given_back() {
             }
             false => {
                 edges.store().cache().clear();
+                edges.store().indexes().clear();
                 ctx.execute_logical_plan(plan)
                     .await
                     .unwrap()

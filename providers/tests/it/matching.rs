@@ -180,6 +180,7 @@ async fn too_little_memory_is_a_typed_error_and_is_given_back() {
         let config = SessionConfig::new().with_target_partitions(2);
         let ctx = session(config, Some(limit));
         edges.store().cache().clear();
+        edges.store().indexes().clear();
         let answer = paths(&ctx, chain(3, true, &[0], &edges), 1).await;
         assert_eq!(ctx.runtime_env().memory_pool.reserved(), 0);
         found.push(match answer {

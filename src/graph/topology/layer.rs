@@ -188,9 +188,9 @@ impl Loader<'_> {
         let key = format!("topology-out:{}", fragment.file.object.key);
         let store = Arc::clone(self.reader.store());
         if self.held_only {
-            return Ok(self.note(store.cache().get::<Lists>(&key)));
+            return Ok(self.note(store.indexes().get::<Lists>(&key)));
         }
-        let (most, pace) = (store.cache().most_made(), &mut *self.pace);
+        let (most, pace) = (store.indexes().most_made(), &mut *self.pace);
         let make = async {
             let (lists, memory) = match persist::open(self.reader, fragment).await {
                 Some(opened) => opened,
@@ -198,7 +198,7 @@ impl Loader<'_> {
             };
             Ok(finish(lists, memory, most))
         };
-        let (lists, held) = store.cache().get_or_make(&key, make).await?;
+        let (lists, held) = store.indexes().get_or_make(&key, make).await?;
         self.stats.note_cache(held);
         Ok(Some(lists))
     }
@@ -210,7 +210,7 @@ impl Loader<'_> {
             key.push_str(&format!(":{}", bitmap_digest(fragment)?));
         }
         let store = Arc::clone(self.reader.store());
-        let held = store.cache().get::<Lists>(&key);
+        let held = store.indexes().get::<Lists>(&key);
         if self.held_only || held.is_some() {
             return Ok(self.note(held));
         }
@@ -218,13 +218,13 @@ impl Loader<'_> {
             return Ok(None);
         };
         let dead = self.dead(fragment).await?;
-        let (most, pace) = (store.cache().most_made(), &mut *self.pace);
+        let (most, pace) = (store.indexes().most_made(), &mut *self.pace);
         let make = async {
             let mut memory = Reservation::new(self.reader.budget());
             let lists = out.reversed(dead.as_deref(), &mut memory, pace).await?;
             Ok(finish(lists, memory, most))
         };
-        let (lists, held) = store.cache().get_or_make(&key, make).await?;
+        let (lists, held) = store.indexes().get_or_make(&key, make).await?;
         self.stats.note_cache(held);
         Ok(Some(lists))
     }
@@ -248,7 +248,7 @@ impl Loader<'_> {
             }
             Ok((Arc::new(bits), bytes + key.len() * 2 + 64))
         };
-        let (bits, _) = store.cache().get_or_make(&key, make).await?;
+        let (bits, _) = store.indexes().get_or_make(&key, make).await?;
         Ok(Some(bits))
     }
 

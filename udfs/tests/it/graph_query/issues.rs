@@ -628,6 +628,7 @@ async fn cycles_in_little_memory_end_or_say_so() {
     small.register_udtf("graph_query", Arc::clone(function.function()));
     let ordered = format!("SELECT * FROM ({all}) ORDER BY 2, 1");
     world.sg.catalog().store().cache().clear();
+    world.sg.catalog().store().indexes().clear();
     let error = match small.sql(&ordered).await {
         Ok(frame) => frame.collect().await.unwrap_err(),
         Err(error) => error,
