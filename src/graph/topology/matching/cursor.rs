@@ -238,9 +238,9 @@ impl MatchCursor {
         }
         let node_at = |at: usize| known.map_or(at as u32, |nodes| nodes[at]);
         if of.levels.len() == 1 && first.shown.is_none() {
+            self.stats.frontier += self.share.len() as u64;
             let weights = self.share.by_ref().map(|at| first.weights.get(node_at(at)));
             let sum = weights.fold(0, u64::saturating_add);
-            self.stats.frontier += SHARE as u64;
             return match sum > 0 {
                 true => self.emit(sum, out).map(|()| true),
                 false => Ok(true),

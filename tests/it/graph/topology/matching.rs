@@ -240,6 +240,39 @@ proptest! {
     }
 }
 
+#[test]
+fn each_node_is_bound_once_by_one_of_the_cursors() {
+    block_on(async {
+        let mut graph = Graph::new();
+        let edges: Vec<(u64, u64)> = (0..700).map(|node| (node, 699 - node)).collect();
+        graph.add(&edges, 0, None).await;
+        let pattern = MatchPattern {
+            variables: 2,
+            hops: vec![MatchHop {
+                left: 0,
+                right: 1,
+                edges: graph.edges().await,
+                direction: Direction::Out,
+                distinct: true,
+            }],
+            kept: Vec::new(),
+            counted: true,
+        };
+        let matching = Arc::new(Matching::prepare(&pattern, &[]).await.unwrap());
+        for cursors in [1, 2, 3] {
+            let (mut bound, mut paths) = (0, 0);
+            for part in 0..cursors {
+                let mut cursor = MatchCursor::new(&matching, part, cursors);
+                while let Some(rows) = cursor.next(10).await.unwrap() {
+                    paths += rows.counts.iter().sum::<i64>();
+                }
+                bound += cursor.stats().frontier;
+            }
+            assert_eq!((bound, paths), (700, 700), "{cursors}");
+        }
+    });
+}
+
 async fn refused(change: impl Fn(&mut MatchPattern)) -> &'static str {
     let mut graph = Graph::new();
     graph.add(&[(0, 1)], 0, None).await;
