@@ -17,6 +17,7 @@ mod recall;
 mod scratch;
 mod search;
 mod segment;
+mod sketch;
 #[cfg(test)]
 mod tests;
 mod top;

@@ -4,6 +4,7 @@ use roaring::RoaringBitmap;
 
 use super::lanes::{self, LANES};
 use super::metric::{Metric, Query};
+use super::sketch::{Asked, Sketch};
 use super::top::{Key, TopK, key};
 use crate::{Error, Result};
 
@@ -27,6 +28,7 @@ pub struct Vectors {
     /// Inner product of each row with itself.
     squares: Vec<f32>,
     present: RoaringBitmap,
+    sketch: Option<Sketch>,
 }
 
 impl Vectors {
@@ -53,12 +55,26 @@ impl Vectors {
             start,
             squares: Vec::with_capacity(rows),
             present: RoaringBitmap::new(),
+            sketch: None,
         })
+    }
+
+    /// With a byte for each component too, from which a scan tells which rows are too far. For fragments
+    /// without an index: where there is one, when to scan instead was measured without.
+    pub fn sketched(mut self) -> Self {
+        self.sketch = Some(Sketch::of(&self));
+        self
+    }
+
+    /// Bytes that [`Vectors::sketched`] adds.
+    pub fn sketch_bytes(rows: usize, dimensions: usize) -> usize {
+        Sketch::bytes_of(rows, dimensions)
     }
 
     /// Appends the vector of the next row, `None` for NULL; a vector of another width is as NULL.
     pub fn push(&mut self, row: Option<&[f32]>) {
         let position = self.squares.len() as u32;
+        self.sketch = None;
         if self.data.len() + self.stride > self.data.capacity() {
             self.grow();
         }
@@ -108,7 +124,8 @@ impl Vectors {
     /// Bytes on the heap.
     pub fn bytes(&self) -> usize {
         let floats = self.data.capacity() + self.squares.capacity();
-        floats * size_of::<f32>() + self.present.serialized_size()
+        let sketch = self.sketch.as_ref().map_or(0, Sketch::bytes);
+        floats * size_of::<f32>() + self.present.serialized_size() + sketch
     }
 
     /// Components from one row to the next.
@@ -171,6 +188,7 @@ impl Vectors {
     ) -> u64 {
         let all_present = self.present.len() == u64::from(self.rows());
         let mut rows = rows.filter(|row| all_present || self.present.contains(*row));
+        let asked = self.sketch.as_ref().and_then(|s| Asked::new(s, query));
         let mut batch = Vec::with_capacity(BATCH);
         let mut scanned = 0;
         loop {
@@ -184,6 +202,7 @@ impl Vectors {
                 vectors: self,
                 query,
                 rows: &batch,
+                asked: asked.as_ref(),
                 top,
             });
         }
@@ -204,6 +223,7 @@ struct Scan<'a> {
     vectors: &'a Vectors,
     query: &'a Query,
     rows: &'a [u32],
+    asked: Option<&'a Asked<'a>>,
     top: &'a mut TopK,
 }
 
@@ -213,8 +233,19 @@ impl pulp::NullaryFnOnce for Scan<'_> {
     #[inline(always)]
     fn call(self) {
         let top = self.top;
-        self.vectors
-            .measure_all(self.query, self.rows, |key| top.offer_key(key));
+        let Some(asked) = self.asked else {
+            return self
+                .vectors
+                .measure_all(self.query, self.rows, |key| top.offer_key(key));
+        };
+        for row in self.rows {
+            let far = top
+                .threshold()
+                .is_some_and(|most| asked.least(*row) > f64::from(most));
+            if !far {
+                top.offer_key(self.vectors.measure(self.query, *row));
+            }
+        }
     }
 }
 

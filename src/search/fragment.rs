@@ -65,8 +65,18 @@ impl<'a> Rows<'a> {
 
     /// Bytes of all vectors of a column.
     fn vector_bytes(&self, column: &VectorColumn) -> usize {
-        let components = (self.open.rows as usize).saturating_mul(column.dimensions);
-        components.saturating_mul(size_of::<f32>())
+        let rows = self.open.rows as usize;
+        let components = rows.saturating_mul(column.dimensions);
+        let bytes = components.saturating_mul(size_of::<f32>());
+        match self.segment(column) {
+            Some(_) => bytes,
+            None => bytes.saturating_add(Vectors::sketch_bytes(rows, column.dimensions)),
+        }
+    }
+
+    fn segment(&self, column: &VectorColumn) -> Option<&'a Segment> {
+        let fragment = self.entry.fragment.as_ref()?;
+        fragment.segment(column.column, column.metric.as_str())
     }
 
     /// Whether the cache would keep all vectors of a column, and memory is there to read them.
@@ -110,14 +120,17 @@ impl<'a> Rows<'a> {
                 vectors.push(components(list, row));
             }
         }
-        Ok(vectors)
+        Ok(match self.segment(column) {
+            Some(_) => vectors,
+            None => vectors.sketched(),
+        })
     }
 
     /// The index over a column of vectors, if the fragment has one that can be used. One that is
     /// damaged is left aside: the rows are read instead.
     pub(super) async fn vector_index(&self, column: &VectorColumn) -> Option<Arc<ann::Index>> {
         let fragment = self.entry.fragment.as_ref()?;
-        let segment = fragment.segment(column.column, column.metric.as_str())?;
+        let segment = self.segment(column)?;
         let expected = ann::Expected {
             rows: self.open.rows,
             dimensions: u32::try_from(column.dimensions).unwrap_or(u32::MAX),
