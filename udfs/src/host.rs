@@ -85,8 +85,7 @@ impl Host {
         options.catalog = Default::default();
         options.sql_parser = Default::default();
         if let Some(limit) = self.memory_limit() {
-            let partitions = &mut options.execution.target_partitions;
-            *partitions = (*partitions).min((limit / PARTITION_BYTES).max(1));
+            options.execution.target_partitions = self.workers();
             let reserve = &mut options.execution.sort_spill_reservation_bytes;
             *reserve = (*reserve).min(SORT_RESERVE_BYTES).min(limit / 16);
         }
@@ -107,6 +106,12 @@ impl Host {
     /// The host's runtime: object stores, memory pool, disk.
     pub(crate) fn runtime(&self) -> Arc<RuntimeEnv> {
         Arc::clone(self.state.runtime_env())
+    }
+
+    /// Partitions that have room beside each other: those of the host's plans, fewer in a small pool.
+    pub(crate) fn workers(&self) -> usize {
+        let room = self.memory_limit().map(|limit| limit / PARTITION_BYTES);
+        self.parallelism().min(room.unwrap_or(usize::MAX).max(1))
     }
 
     /// Partitions of the host's plans.

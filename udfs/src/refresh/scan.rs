@@ -7,8 +7,12 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 use datafusion::common::runtime::SpawnedTask;
+use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
-use datafusion::physical_plan::execute_stream_partitioned;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::{
+    ExecutionPlan, ExecutionPlanProperties, Partitioning, execute_stream_partitioned,
+};
 use futures::TryStreamExt;
 use stratagraph::digest::Digest;
 use stratagraph::embed::{CONTENT_HASH_BYTES, assemble, content_hash, render};
@@ -96,6 +100,7 @@ async fn scan(
         .create_physical_plan()
         .await
         .map_err(from_datafusion)?;
+    let plan = spread(plan, host.workers()).map_err(from_datafusion)?;
     let partitions = execute_stream_partitioned(plan, task).map_err(from_datafusion)?;
     let schema = source_schema(included);
     let spooler = Spooler::new(host, Arc::clone(&schema), "source rows", partitions.len());
@@ -137,6 +142,18 @@ async fn scan(
         keys: Some(whole.keys),
         files: None,
     })
+}
+
+/// Deals the batches of fewer partitions out: to hash them takes as long as to read them.
+fn spread(
+    plan: Arc<dyn ExecutionPlan>,
+    workers: usize,
+) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
+    if plan.output_partitioning().partition_count() >= workers {
+        return Ok(plan);
+    }
+    let dealt = RepartitionExec::try_new(plan, Partitioning::RoundRobinBatch(workers))?;
+    Ok(Arc::new(dealt))
 }
 
 #[derive(Debug)]
