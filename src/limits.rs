@@ -14,6 +14,8 @@ pub const REBASE_ROWS: u64 = 1 << 18;
 pub const PAGE_ENTRIES: usize = 16;
 /// Bytes of a metadata page, and of inline entries, before they move to pages.
 pub const PAGE_BYTES: usize = 8 * 1024;
+/// Bytes from which on a pack of metadata is full.
+pub const PACK_BYTES: usize = 1024 * 1024;
 /// Bytes of bitmaps kept inline in one manifest page.
 pub const PAGE_BITMAP_BYTES: usize = 4 * 1024;
 /// Rows covered by one bitmap object.

@@ -251,7 +251,7 @@ pub(super) fn write(
         txn: commit.txn.clone(),
         commit_id: commit.id.clone(),
     };
-    let mut numbers = attempt.stage.written_since(content.mark, 1);
+    let mut numbers = attempt.stage.written_since(content.mark)?;
     let own = content
         .staged
         .iter()

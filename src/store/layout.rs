@@ -3,6 +3,7 @@
 //! ```text
 //! catalog/{version / 1024:017}/{version:020}.json     one slot per commit, created once
 //! data/{begin:020}-{unique}/{n:06}.{kind}             immutable objects staged by one transaction
+//! data/{begin:020}-{unique}/{n:06}.pack@{at}          metadata that begins at a byte of such an object
 //! ```
 
 use crate::{ident::TxnId, limits};
@@ -45,7 +46,19 @@ pub fn object_key(txn: &TxnId, n: u32, kind: &str) -> String {
     format!("{DATA}/{txn}/{n:06}.{kind}")
 }
 
-/// Transaction and number of a staged object's key.
+/// The key of what begins at byte `at` of a pack.
+pub fn part_key(pack: &str, at: u64) -> String {
+    format!("{pack}@{at}")
+}
+
+/// The object behind a key, and the byte where what the key names begins if it is part of a pack.
+pub fn split_part(key: &str) -> (&str, Option<u64>) {
+    let part = key.rsplit_once('@');
+    part.and_then(|(pack, at)| Some((pack, at.parse().ok()?)))
+        .map_or((key, None), |(pack, at)| (pack, Some(at)))
+}
+
+/// Transaction and number of the object behind a key.
 pub fn parse_object(key: &str) -> Option<(TxnId, u32)> {
     let (txn, file) = key.strip_prefix(DATA)?.strip_prefix('/')?.split_once('/')?;
     let (n, _kind) = file.split_once('.')?;
@@ -70,5 +83,12 @@ mod tests {
             Some((txn, 7))
         );
         assert_eq!(parse_object("data/x/000001.json"), None);
+        let pack = object_key(&TxnId::new(3, "A1").unwrap(), 7, "pack");
+        let part = part_key(&pack, 512);
+        assert_eq!(split_part(&part), (pack.as_str(), Some(512)));
+        assert_eq!(parse_object(&part), parse_object(&pack));
+        for whole in [pack.clone(), format!("{pack}@x"), format!("{pack}@")] {
+            assert_eq!(split_part(&whole), (whole.as_str(), None));
+        }
     }
 }

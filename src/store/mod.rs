@@ -15,8 +15,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::TryStreamExt;
 use object_store::{
-    Error as StoreError, GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, PutOptions,
-    path::Path,
+    Error as StoreError, GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, ObjectStoreExt,
+    PutMode, PutOptions, path::Path,
 };
 use serde::{Deserialize, Serialize};
 
@@ -30,15 +30,16 @@ pub use verified::{BlockSums, DataFile, FileSums, VerifiedFile};
 use crate::digest::Digest;
 use crate::{Error, Result, limits};
 
-/// A reference to an immutable object: its key relative to the root, size in bytes and SHA-256.
+/// A reference to an immutable object or to a part of a pack: its key relative to the root, size in
+/// bytes and SHA-256.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ObjRef {
-    /// Key relative to the root.
+    /// Key relative to the root; of a part also where it begins ([`layout::part_key`]).
     pub key: String,
     /// Size in bytes.
     pub size: u64,
-    /// Digest of all bytes.
+    /// Digest of these bytes.
     pub sha256: Digest,
 }
 
@@ -367,29 +368,37 @@ impl Store {
 
     /// As [`Store::get`], past the cache and of any size; for verification.
     pub async fn get_uncached(&self, artifact: &'static str, object: &ObjRef) -> Result<Bytes> {
-        let result = self
-            .inner
-            .get_opts(&self.path(&object.key), GetOptions::default())
-            .await
-            .map_err(|e| Error::storage("get", &object.key, e))?;
-        if result.meta.size != object.size {
-            let found = format!("{} bytes", result.meta.size);
-            return Err(Error::corrupt(
-                artifact,
-                &object.key,
-                format!("{} bytes", object.size),
-                found,
-            ));
+        let corrupt = |expected, found| Error::corrupt(artifact, &object.key, expected, found);
+        let result = self.open_object(object).await?;
+        let (_, at) = layout::split_part(&object.key);
+        let size = |bytes: u64| format!("{bytes} bytes");
+        if at.is_none() && result.meta.size != object.size {
+            return Err(corrupt(size(object.size), size(result.meta.size)));
         }
         let bytes = result
             .bytes()
             .await
             .map_err(|e| Error::storage("get", &object.key, e))?;
+        if bytes.len() as u64 != object.size {
+            return Err(corrupt(size(object.size), size(bytes.len() as u64)));
+        }
         let found = Digest::of(&bytes);
         if found != object.sha256 {
-            return Err(Error::corrupt(artifact, &object.key, object.sha256, found));
+            return Err(corrupt(object.sha256.to_string(), found.to_string()));
         }
         Ok(bytes)
+    }
+
+    /// Begins to read an object, or the bytes of its part, unverified.
+    pub(crate) async fn open_object(&self, object: &ObjRef) -> Result<GetResult> {
+        let (key, at) = layout::split_part(&object.key);
+        let range = at.map(|at| GetRange::Bounded(at..at.saturating_add(object.size)));
+        let options = GetOptions {
+            range,
+            ..GetOptions::default()
+        };
+        let opened = self.inner.get_opts(&self.path(key), options).await;
+        opened.map_err(|e| Error::storage("get", &object.key, e))
     }
 
     /// Ranges of an object, unverified; only [`VerifiedFile`] calls it.

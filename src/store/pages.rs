@@ -176,7 +176,7 @@ impl<V: PageEntry> PageTree<V> {
 
 /// A page that this transaction staged a moment ago may not be on the store yet.
 async fn fetch<V: PageEntry>(store: &Store, stage: &Stager, page: &ObjRef) -> Result<Node<V>> {
-    match stage.pending(&page.key) {
+    match stage.pending(page) {
         Some(bytes) => parse_canonical(V::ARTIFACT, &page.key, bytes),
         None => load(store, page).await,
     }

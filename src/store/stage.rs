@@ -6,18 +6,39 @@ use futures::{StreamExt, TryStreamExt, stream};
 use super::{ObjRef, Store, layout};
 use crate::digest::{Digest, canonical_json};
 use crate::ident::TxnId;
-use crate::{Error, Result};
+use crate::{Error, Result, limits};
 
 /// Staged puts in flight at once.
 const CONCURRENT_PUTS: usize = 8;
 
+/// Metadata of one transaction, written one after another into one object.
+#[derive(Debug)]
+struct Pack {
+    key: String,
+    bytes: Vec<u8>,
+    /// Where each part ends.
+    ends: Vec<usize>,
+}
+
+/// An object that waits for its upload.
+#[derive(Debug)]
+struct Pending {
+    key: String,
+    bytes: Bytes,
+    /// Where each part ends, if it is a pack.
+    ends: Vec<usize>,
+}
+
 /// Names, digests and puts the objects of one transaction. An object is added with its final bytes,
 /// so references to it can be written before it is uploaded; nothing is put twice with other bytes.
+///
+/// Manifests and pages share packs, so that a commit puts as many objects at any depth.
 #[derive(Debug)]
 pub struct Stager {
     txn: TxnId,
     next: u32,
-    pending: Vec<(String, Bytes)>,
+    pending: Vec<Pending>,
+    pack: Option<Pack>,
     added: Vec<u32>,
 }
 
@@ -28,6 +49,7 @@ impl Stager {
             txn,
             next: 0,
             pending: Vec::new(),
+            pack: None,
             added: Vec::new(),
         }
     }
@@ -61,48 +83,102 @@ impl Stager {
             size: bytes.len() as u64,
             sha256: Digest::of(&bytes),
         };
-        self.pending.push((key, bytes.into()));
+        self.push(key, bytes, Vec::new());
         Ok(object)
+    }
+
+    fn push(&mut self, key: String, bytes: Vec<u8>, ends: Vec<usize>) {
+        let bytes = bytes.into();
+        self.pending.push(Pending { key, bytes, ends });
     }
 
     /// Adds the bytes of an object whose key was reserved; they are put with the rest.
     pub(crate) fn put_later(&mut self, key: &str, bytes: Vec<u8>) {
-        self.pending.push((key.to_owned(), bytes.into()));
+        self.push(key.to_owned(), bytes, Vec::new());
     }
 
-    /// Adds canonical JSON.
+    /// The pack that the next part goes to.
+    fn open_pack(&mut self) -> Result<&mut Pack> {
+        if self
+            .pack
+            .as_ref()
+            .is_some_and(|p| p.bytes.len() >= limits::PACK_BYTES)
+        {
+            self.seal();
+        }
+        let pack = match self.pack.take() {
+            Some(pack) => pack,
+            None => Pack {
+                key: self.reserve("pack")?,
+                bytes: Vec::new(),
+                ends: Vec::new(),
+            },
+        };
+        Ok(self.pack.insert(pack))
+    }
+
+    fn seal(&mut self) {
+        if let Some(pack) = self.pack.take()
+            && !pack.ends.is_empty()
+        {
+            self.push(pack.key, pack.bytes, pack.ends);
+        }
+    }
+
+    /// Adds canonical JSON to the pack.
     pub fn add_json<T: serde::Serialize>(&mut self, value: &T) -> Result<ObjRef> {
-        self.add("json", canonical_json(value)?)
+        let bytes = canonical_json(value)?;
+        let pack = self.open_pack()?;
+        let object = ObjRef {
+            key: layout::part_key(&pack.key, pack.bytes.len() as u64),
+            size: bytes.len() as u64,
+            sha256: Digest::of(&bytes),
+        };
+        pack.bytes.extend(bytes);
+        pack.ends.push(pack.bytes.len());
+        Ok(object)
     }
 
-    /// Bytes of an object that was added and not put yet.
-    pub(crate) fn pending(&self, key: &str) -> Option<&[u8]> {
-        self.pending
-            .iter()
-            .find(|(k, _)| k == key)
-            .map(|(_, bytes)| bytes.as_ref())
+    /// Bytes of metadata that was added and not put yet.
+    pub(crate) fn pending(&self, object: &ObjRef) -> Option<&[u8]> {
+        let (key, at) = layout::split_part(&object.key);
+        let open = self.pack.iter().map(|p| (&p.key, p.bytes.as_slice()));
+        let mut all = open.chain(self.pending.iter().map(|p| (&p.key, p.bytes.as_ref())));
+        let (_, bytes) = all.find(|(k, _)| *k == key)?;
+        let from = usize::try_from(at.unwrap_or_default()).ok()?;
+        bytes.get(from..)?.get(..usize::try_from(object.size).ok()?)
     }
 
     /// Marks the current point; [`Stager::written_since`] lists what was added after it.
-    pub fn mark(&self) -> usize {
+    pub fn mark(&mut self) -> usize {
+        self.seal();
         self.added.len()
     }
 
-    /// Numbers added since `mark`, the next `extra` numbers included.
-    pub fn written_since(&self, mark: usize, extra: u32) -> Vec<u32> {
-        let mut numbers = self.added.get(mark..).unwrap_or_default().to_vec();
-        numbers.extend(self.next..self.next + extra);
-        numbers
+    /// Numbers of the objects added since `mark`, that of the pack with the next metadata included.
+    pub fn written_since(&mut self, mark: usize) -> Result<Vec<u32>> {
+        self.open_pack()?;
+        Ok(self.added.get(mark..).unwrap_or_default().to_vec())
     }
 
     /// Puts everything that is pending, concurrently.
     pub async fn flush(&mut self, store: &Store) -> Result<()> {
+        self.seal();
         let pending = std::mem::take(&mut self.pending);
         stream::iter(pending)
-            .map(|(key, bytes)| async move {
+            .map(|Pending { key, bytes, ends }| async move {
                 store.put_object(&key, bytes.clone()).await?;
                 // The next commit of this process extends these very pages.
-                store.cache().put_bytes(&key, bytes);
+                let mut from = 0;
+                for end in &ends {
+                    let part = Bytes::copy_from_slice(&bytes[from..*end]);
+                    let key = layout::part_key(&key, from as u64);
+                    store.cache().put_bytes(&key, part);
+                    from = *end;
+                }
+                if ends.is_empty() {
+                    store.cache().put_bytes(&key, bytes);
+                }
                 Ok(())
             })
             .buffer_unordered(CONCURRENT_PUTS)

@@ -1,6 +1,7 @@
 //! Verification and reading of damaged, exchanged and forged objects.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use futures::TryStreamExt;
@@ -14,7 +15,7 @@ use stratagraph::catalog::slot::{CommitKind, CommitRecord, FORMAT};
 use stratagraph::digest::Digest;
 use stratagraph::ident::TxnId;
 use stratagraph::publish::definition::{Definition, ModelRef, SourceRef};
-use stratagraph::store::{ObjRef, PageTree, Stager, Store};
+use stratagraph::store::{ObjRef, PageTree, Stager, Store, layout};
 use stratagraph::table::bitmap::DeadRows;
 use stratagraph::table::identity;
 use stratagraph::table::ledger::{LedgerChange, Reject};
@@ -204,9 +205,13 @@ impl Version {
         self.builder.live().into_iter().map(|p| p.row).collect()
     }
 
-    async fn get(&self, key: &str) -> Vec<u8> {
+    /// The key of the file that holds an object, its bytes, and which of them are those of the object.
+    async fn file(&self, object: &ObjRef) -> (String, Vec<u8>, Range<usize>) {
+        let (key, at) = layout::split_part(&object.key);
         let got = self.base.get(&self.builder.store.path(key)).await.unwrap();
-        got.bytes().await.unwrap().to_vec()
+        let bytes = got.bytes().await.unwrap().to_vec();
+        let from = at.unwrap_or_default() as usize;
+        (key.to_owned(), bytes, from..from + object.size as usize)
     }
 
     async fn put(&self, key: &str, bytes: Vec<u8>) {
@@ -274,11 +279,11 @@ fn every_flipped_bit_is_found() {
         let version = Version::embedding().await;
         let expected = version.expected();
         for object in version.objects().await {
-            let good = version.get(&object.key).await;
-            for at in 0..good.len() {
+            let (file, good, range) = version.file(&object).await;
+            for at in range {
                 let mut bad = good.clone();
                 bad[at] ^= 1 << (at % 8);
-                version.put(&object.key, bad).await;
+                version.put(&file, bad).await;
                 match version.read().await {
                     Ok(rows) => assert_eq!(rows, expected, "{} at {at}", object.key),
                     Err(error) => assert_eq!(error.code(), "Corrupt", "{} at {at}", object.key),
@@ -292,7 +297,7 @@ fn every_flipped_bit_is_found() {
                     );
                 }
             }
-            version.put(&object.key, good).await;
+            version.put(&file, good).await;
         }
         assert_eq!(wrong(&version.verify().await), Vec::<&Check>::new());
     });
@@ -305,9 +310,9 @@ fn short_missing_and_exchanged_objects_are_found() {
         let expected = version.expected();
         let objects = version.objects().await;
         for (n, object) in objects.iter().enumerate() {
-            let good = version.get(&object.key).await;
-            for length in (0..good.len()).step_by(good.len().div_ceil(12)) {
-                version.put(&object.key, good[..length].to_vec()).await;
+            let (file, good, range) = version.file(object).await;
+            for length in range.clone().step_by(range.len().div_ceil(12)) {
+                version.put(&file, good[..length].to_vec()).await;
                 let checks = version.verify().await;
                 assert!(
                     !named(&checks, &object.key).is_empty(),
@@ -320,7 +325,7 @@ fn short_missing_and_exchanged_objects_are_found() {
             }
             version
                 .base
-                .delete(&version.builder.store.path(&object.key))
+                .delete(&version.builder.store.path(&file))
                 .await
                 .unwrap();
             let checks = version.verify().await;
@@ -333,15 +338,19 @@ fn short_missing_and_exchanged_objects_are_found() {
             if let Ok(rows) = version.read().await {
                 assert_eq!(rows, expected);
             }
-            let other = &objects[(n + 1) % objects.len()].key;
-            version.put(&object.key, version.get(other).await).await;
+            version.put(&file, good.clone()).await;
+            let other = &objects[(n + 1) % objects.len()];
+            let (_, bytes, of) = version.file(other).await;
+            let exchanged = [&good[..range.start], &bytes[of]].concat();
+            version.put(&file, exchanged).await;
             let checks = version.verify().await;
             assert!(
                 !self::named(&checks, &object.key).is_empty(),
-                "{} as {other}",
-                object.key
+                "{} as {}",
+                object.key,
+                other.key
             );
-            version.put(&object.key, good).await;
+            version.put(&file, good).await;
         }
     });
 }

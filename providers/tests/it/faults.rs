@@ -7,6 +7,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion_proto::bytes::physical_plan_to_bytes;
 use object_store::{ObjectStoreExt, path::Path};
+use stratagraph::store::layout::split_part;
 
 use super::world::{Change, World, code, query, rows};
 
@@ -101,7 +102,7 @@ async fn a_table_without_its_manifest_plans_and_fails_typed() {
     world
         .store
         .inner()
-        .delete(&Path::from(old.manifest_ref.key.as_str()))
+        .delete(&world.store.path(split_part(&old.manifest_ref.key).0))
         .await
         .unwrap();
     let config = SessionConfig::new().with_information_schema(true);
@@ -122,7 +123,7 @@ async fn a_table_without_its_manifest_plans_and_fails_typed() {
     world
         .store
         .inner()
-        .delete(&Path::from(snapshot.manifest_ref.key.as_str()))
+        .delete(&world.store.path(split_part(&snapshot.manifest_ref.key).0))
         .await
         .unwrap();
     let ctx = world.other().session(config).await;

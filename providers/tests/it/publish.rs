@@ -142,7 +142,7 @@ impl Operation for Publish {
             tables,
             delta: Vec::new(),
             history,
-            objects: stratagraph::store::format_runs(&attempt.stage.written_since(mark, 1)),
+            objects: stratagraph::store::format_runs(&attempt.stage.written_since(mark)?),
             imports: false,
             ancestry: BTreeMap::new(),
         };

@@ -1,7 +1,6 @@
 //! Re-hashes objects.
 
 use futures::TryStreamExt;
-use object_store::GetOptions;
 
 use super::Checks;
 use crate::digest::Digest;
@@ -18,13 +17,9 @@ pub(super) struct Rehashed {
 }
 
 /// Reads an object to its end without holding it.
-async fn sums(store: &Store, key: &str) -> Result<FileSums> {
-    let failed = |e| Error::storage("get", key, e);
-    let got = store
-        .inner()
-        .get_opts(&store.path(key), GetOptions::default())
-        .await;
-    let mut bytes = got.map_err(failed)?.into_stream();
+async fn sums(store: &Store, object: &ObjRef) -> Result<FileSums> {
+    let failed = |e| Error::storage("get", &object.key, e);
+    let mut bytes = store.open_object(object).await?.into_stream();
     let mut sums = FileSums::default();
     while let Some(part) = bytes.try_next().await.map_err(failed)? {
         sums.update(&part);
@@ -32,12 +27,12 @@ async fn sums(store: &Store, key: &str) -> Result<FileSums> {
     Ok(sums)
 }
 
-/// The reference that the object at `key` would get now.
-async fn rehash(store: &Store, key: &str, footer: u64) -> Result<DataFile> {
-    let sums = sums(store, key).await?;
+/// The reference that the object would get now.
+async fn rehash(store: &Store, object: &ObjRef, footer: u64) -> Result<DataFile> {
+    let sums = sums(store, object).await?;
     // Checksums of many blocks become an object of a stage that is never put.
     let mut scratch = Stager::new(TxnId::new(0, "verify")?);
-    sums.finish(key.to_owned(), footer, &mut scratch)
+    sums.finish(object.key.clone(), footer, &mut scratch)
 }
 
 fn described(object: &ObjRef) -> String {
@@ -51,7 +46,7 @@ pub(super) async fn check(
     kind: &'static str,
     object: &ObjRef,
 ) -> Option<Digest> {
-    let found = rehash(store, &object.key, 0).await;
+    let found = rehash(store, object, 0).await;
     let digest = found.as_ref().ok().map(|f| f.object.sha256);
     let found = found.map(|f| described(&f.object));
     checks.push(&object.key, kind, described(object), found);
@@ -77,7 +72,7 @@ pub(super) async fn check_entry(store: &Store, checks: &mut Checks, entry: &Entr
 async fn check_fragment(store: &Store, checks: &mut Checks, fragment: &Fragment) -> Option<Digest> {
     let file = &fragment.file;
     let key = &file.object.key;
-    let found = rehash(store, key, file.footer).await;
+    let found = rehash(store, &file.object, file.footer).await;
     let digest = found.as_ref().ok().map(|f| f.object.sha256);
     let sums = found.as_ref().ok().map(|f| sums_text(&f.blocks));
     checks.push(

@@ -88,7 +88,7 @@ impl Operation for Append {
             time: attempt.catalog.env().clock.now_micros(),
             request_id: None,
         };
-        let mut written = attempt.stage.written_since(mark, 1);
+        let mut written = attempt.stage.written_since(mark)?;
         written.extend(layout::parse_object(&self.object.key).map(|(_, n)| n));
         let manifest = BranchManifest {
             format: FORMAT,
