@@ -1,5 +1,7 @@
 //! Optimising, expiring and pinning a graph beside its writers.
 
+mod sweep;
+
 use std::sync::{Arc, Mutex};
 
 use datafusion::execution::memory_pool::FairSpillPool;

@@ -15,6 +15,7 @@ mod embed;
 mod generate;
 mod graph_dml;
 mod graph_evolve;
+mod graph_histories;
 mod graph_kill;
 mod graph_load;
 mod graph_maintenance;

@@ -1,5 +1,6 @@
 //! All orders of verbs of branches that meet each other: none overwrites what another one made.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use futures::FutureExt;
@@ -10,7 +11,7 @@ use stratagraph::Result;
 use stratagraph::catalog::Catalog;
 use stratagraph::catalog::graph::At;
 use stratagraph::publish::graph::write_graph;
-use stratagraph::sim::{Explorer, FaultBase, Scheduler, Step, World};
+use stratagraph::sim::{Explorer, FaultBase, FaultStore, Op, Scheduler, Step, World};
 
 use super::sweep::{Heads, fork_past, heads, start};
 use super::{expire_request, two_people};
@@ -23,7 +24,7 @@ use crate::sweep::crash::block_on;
 
 /// Calls that others can see: slots, and what a collection lists and deletes.
 fn shared(step: &Step) -> bool {
-    step.key.starts_with("catalog") || matches!(step.op.to_string().as_str(), "DELETE" | "LIST")
+    step.key.starts_with("catalog") || matches!(step.op, Op::Delete | Op::List)
 }
 
 pub type Actor = for<'a> fn(&'a Arc<Catalog>) -> BoxFuture<'a, Result<()>>;
@@ -31,8 +32,16 @@ pub type Actor = for<'a> fn(&'a Arc<Catalog>) -> BoxFuture<'a, Result<()>>;
 /// Whether the codes of the actors' errors fit the heads that they left.
 pub type Check = fn(&[Option<&'static str>], &Heads) -> bool;
 
+type Shared = Arc<dyn Fn(&Step) -> bool + Send + Sync>;
+
 /// Several processes that have seen the head before, and what may become of them.
-async fn meeting(sched: Scheduler, start: &InMemory, actors: [Actor; 2], check: Check) -> World {
+async fn meeting(
+    sched: Scheduler,
+    start: &InMemory,
+    actors: [Actor; 2],
+    shared: Shared,
+    check: Check,
+) -> World {
     let base = FaultBase::new(Arc::new(start.fork()));
     let store: Arc<dyn ObjectStore> = base.store();
     let outcomes = Arc::new(Mutex::new(vec![None; actors.len()]));
@@ -47,6 +56,7 @@ async fn meeting(sched: Scheduler, start: &InMemory, actors: [Actor; 2], check: 
         });
     }
     world.check(async move {
+        unordered(&sched.trace(), &*shared)?;
         no_orphans(Arc::clone(&store), 80).await?;
         audit(Arc::clone(&store), &Told::default()).await?;
         let heads = heads(store).await;
@@ -58,30 +68,63 @@ async fn meeting(sched: Scheduler, start: &InMemory, actors: [Actor; 2], check: 
     })
 }
 
+/// That no actor touches an object which another one deletes in a call that is not ordered.
+fn unordered(trace: &[Step], shared: &dyn Fn(&Step) -> bool) -> Result<(), String> {
+    let deletes = trace.iter().filter(|step| step.op == Op::Delete);
+    for delete in deletes {
+        let others = |step: &&Step| step.key == delete.key && step.actor != delete.actor;
+        let touching = trace.iter().filter(others);
+        if let Some(step) = touching.chain([delete]).find(|step| !shared(step))
+            && trace.iter().any(|step| others(&step))
+        {
+            return Err(format!("{step} is not ordered"));
+        }
+    }
+    Ok(())
+}
+
 /// All orders of the calls that the two share.
 pub fn explore(actors: [Actor; 2], check: Check) {
+    explore_ordered(&block_on(start()), actors, Arc::new(shared), check);
+}
+
+/// The same where an actor deletes what the other one may be staging.
+fn explore_collecting(actors: [Actor; 2], check: Check) {
+    let shared: Shared = Arc::new(|step| shared(step) || step.op.is_write());
+    explore_ordered(&block_on(start()), actors, shared, check);
+}
+
+/// The same where an actor deletes objects that the other one reads: these calls are shared too.
+fn explore_deleting(actors: [Actor; 2], check: Check) {
     let start = block_on(start());
-    let explorer = Explorer::new().branch_on(shared).reduced();
+    let [read, deleted] = actors.map(|actor| block_on(touched(&start, actor)));
+    let deleted = deleted.into_iter().filter(|(op, _)| *op == Op::Delete);
+    let deleted: BTreeSet<String> = deleted.map(|(_, key)| key).collect();
+    let read = read.into_iter().map(|(_, key)| key).collect();
+    let both = &deleted & &read;
+    assert!(!both.is_empty());
+    let shared = move |step: &Step| step.key.starts_with("catalog") || both.contains(&step.key);
+    explore_ordered(&start, actors, Arc::new(shared), check);
+}
+
+/// The calls of an actor that is alone.
+async fn touched(start: &InMemory, actor: Actor) -> Vec<(Op, String)> {
+    let handle = FaultStore::new(Arc::new(start.fork()));
+    actor(&process(handle.store(), 10)).await.unwrap();
+    let calls = handle.trace().into_iter();
+    calls.map(|call| (call.op, call.key)).collect()
+}
+
+fn explore_ordered(start: &InMemory, actors: [Actor; 2], shared: Shared, check: Check) {
+    let ordered = Arc::clone(&shared);
+    let explorer = Explorer::new()
+        .branch_on(move |step| ordered(step))
+        .reduced();
     let explored = explorer
-        .all(async |s| meeting(s, &start, actors, check).await)
+        .all(async |s| meeting(s, start, actors, Arc::clone(&shared), check).await)
         .unwrap();
     println!("{explored:?}");
     assert!(explored.complete);
-}
-
-/// Some orders of all calls.
-fn sample(actors: [Actor; 2], check: Check) {
-    let start = block_on(start());
-    let runs = if std::env::var_os("SOAK").is_some() {
-        20_000
-    } else {
-        300
-    };
-    Explorer::new()
-        .pct(0..runs, 3, 60, async |s| {
-            meeting(s, &start, actors, check).await
-        })
-        .unwrap();
 }
 
 fn write_eve(catalog: &Arc<Catalog>) -> BoxFuture<'_, Result<()>> {
@@ -170,7 +213,7 @@ async fn change_main(catalog: &Arc<Catalog>) -> Result<()> {
 
 #[test]
 fn a_collection_leaves_what_a_new_branch_needs() {
-    explore(
+    explore_collecting(
         [
             |c| fork_past(c).boxed(),
             |c| async move { c.collect_garbage(0, false).await.map(drop) }.boxed(),
@@ -185,7 +228,7 @@ fn a_collection_leaves_what_a_new_branch_needs() {
 
 #[test]
 fn an_expiry_leaves_what_a_new_branch_needs() {
-    sample(
+    explore_deleting(
         [
             |c| fork_past(c).boxed(),
             |c| async move { c.expire(expire_request("main", u64::MAX)).await.map(drop) }.boxed(),
@@ -276,7 +319,7 @@ fn an_optimisation_never_makes_a_deletion_fail() {
 
 #[test]
 fn a_pinned_state_survives_an_expiry_or_was_never_pinned() {
-    sample(
+    explore_deleting(
         [
             |c| async move { pin_past(c).await }.boxed(),
             |c| async move { c.expire(expire_request("main", u64::MAX)).await.map(drop) }.boxed(),

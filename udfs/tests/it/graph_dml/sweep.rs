@@ -1,7 +1,5 @@
 //! Every store call of DML x faults, and every await cancelled: the old state or the new one.
 
-use futures::FutureExt;
-
 use crate::graph_sweep::{Case, cancellations, faults};
 
 /// One statement of each kind.
@@ -18,16 +16,7 @@ const STATEMENTS: [&str; 6] = [
 ];
 
 fn cases() -> Vec<Case> {
-    let case = |sql: &'static str| {
-        Case::new(sql, true, move |process| {
-            async move {
-                let frame = process.ctx.sql(sql).await.map_err(|e| e.to_string())?;
-                frame.collect().await.map(drop).map_err(|e| e.to_string())
-            }
-            .boxed()
-        })
-    };
-    STATEMENTS.into_iter().map(case).collect()
+    STATEMENTS.map(|sql| Case::sql(sql, true)).into()
 }
 
 #[test]
