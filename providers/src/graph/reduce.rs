@@ -337,6 +337,7 @@ impl Lowering<'_> {
             variables: names.collect(),
             hops: self.match_edges(block, nodes)?,
             keys,
+            mode: self.mode,
             kept: shown,
             count: counted.then(|| self.names.unique("paths")),
             top: None,
