@@ -42,9 +42,10 @@ pub use catalog::{EMBEDDINGS, EmbeddingsSchema, StratagraphCatalog, check_ddl};
 pub use columns::{PlannedColumn, PlannedTable};
 pub use error::{ResultExt, find_error, find_in_std, from_datafusion, to_datafusion};
 pub use exec::{
-    Arm, EdgeHandle, ExpandExec, ExpandNode, ExpandPlanner, ExpandSpec, Leg, MatchEdge, MatchExec,
-    MatchNode, MatchPlanner, MatchSpec, Measure, Near, NodeTable, PoolBudget, QueryEmbedder,
-    RankExec, RankNode, RankPlanner, RankSpec, Ranking, WriteExec,
+    Arm, EdgeHandle, ExpandExec, ExpandNode, ExpandPlanner, ExpandSpec, HydrateExec, HydrateNode,
+    HydratePlanner, HydrateSpec, Leg, MatchEdge, MatchExec, MatchNode, MatchPlanner, MatchSpec,
+    Measure, Near, NodeTable, PoolBudget, QueryEmbedder, RankExec, RankNode, RankPlanner, RankSpec,
+    Ranking, WriteExec,
 };
 pub use function::{
     ArgSpec, ArgType, ArgValue, BoundArgs, FunctionProvider, FunctionRegistry, FunctionSpec,

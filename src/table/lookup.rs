@@ -155,6 +155,78 @@ impl TableReader {
     }
 }
 
+impl TableReader {
+    /// Live rows by row id: of `rids`, which ascend, the row id itself and `columns`, in no order.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a property that the current schema has not; `Corrupt` or `Parquet` for a
+    /// fragment that is not what its entry says.
+    pub async fn rows_of(&self, rids: &[u64], columns: &[u64]) -> Result<Vec<RecordBatch>> {
+        let mut wanted = vec![id::RID];
+        wanted.extend_from_slice(columns);
+        let columns = self.columns(Some(&wanted))?;
+        let entries = self.entries().await?;
+        let mut reading = Vec::new();
+        for entry in entries.iter() {
+            let fragment = entry.fragment.as_ref();
+            if fragment.is_some_and(|f| f.dead.rows < f.rows) && !rids.is_empty() {
+                reading.push(self.rows_in(entry, rids, &columns).boxed());
+            }
+        }
+        let found = futures::stream::iter(reading).buffered(CONCURRENT_FRAGMENTS);
+        found.try_concat().await
+    }
+
+    async fn rows_in(
+        &self,
+        entry: &Entry,
+        rids: &[u64],
+        columns: &[Column],
+    ) -> Result<Vec<RecordBatch>> {
+        let Some(open) = self.open(entry).await? else {
+            return Ok(Vec::new());
+        };
+        let leaf = open.root(id::RID).and_then(|root| open.leaf(root));
+        let key = open.file.key();
+        let leaf = leaf.ok_or_else(|| Error::corrupt("fragment", key, "row ids", "none"))?;
+        let mut may = |min, max| {
+            let bounds = open.shifted(id::RID, min)..=open.shifted(id::RID, max);
+            let first = rids.partition_point(|rid| rid < bounds.start());
+            rids.get(first).is_some_and(|rid| bounds.contains(rid))
+        };
+        let groups = 0..open.groups.len();
+        let pages: Vec<Range<u32>> = groups
+            .flat_map(|group| open.number_pages(group, leaf, &mut may))
+            .collect();
+        // The row ids of the pages first: of the other columns few rows are read.
+        let projection = Projection::new(&open, &columns[..1], true)?;
+        let dead = Arc::clone(&open.dead);
+        let mut ids = stream(&open, projection, &pages, dead, BATCH_ROWS, self.budget())?;
+        let mut rows: Vec<Range<u32>> = Vec::new();
+        while let Some(batch) = ids.try_next().await? {
+            let wrong = || Error::corrupt("fragment", "batch", "row ids", "other columns");
+            let all = batch.column(0).as_primitive_opt::<UInt64Type>();
+            let positions = batch.columns().last();
+            let positions = positions.and_then(|c| c.as_primitive_opt::<UInt32Type>());
+            let (all, positions) = all.zip(positions).ok_or_else(wrong)?;
+            let all = all.values().iter().zip(positions.values());
+            for (_, position) in all.filter(|(rid, _)| rids.binary_search(rid).is_ok()) {
+                match rows.last_mut() {
+                    Some(last) if last.end == *position => last.end += 1,
+                    _ => rows.push(*position..*position + 1),
+                }
+            }
+        }
+        if rows.is_empty() {
+            return Ok(Vec::new());
+        }
+        let projection = Projection::new(&open, columns, false)?;
+        let none = Arc::default();
+        let rows = stream(&open, projection, &rows, none, BATCH_ROWS, self.budget())?;
+        rows.try_collect().await
+    }
+}
+
 /// The keys that lie in a fragment's key range.
 fn candidates(fragment: &Fragment, keys: &[&str]) -> Range<usize> {
     let range = &fragment.keys;

@@ -91,6 +91,14 @@ impl OpenFragment {
         self.shifts.get(&property).copied()
     }
 
+    /// The row id that a stored one of a column stands for; ids keep their order.
+    pub(crate) fn shifted(&self, property: u64, stored: u64) -> u64 {
+        match self.shift(property) {
+            Some(shift) if stored >= shift.base => stored.saturating_add(shift.shift),
+            _ => stored,
+        }
+    }
+
     /// Uncompressed bytes of a row in a row group, over the leaves of `roots`.
     pub(crate) fn row_bytes(&self, group: usize, roots: &[usize]) -> u64 {
         let schema = self.meta.parquet_schema();

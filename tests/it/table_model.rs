@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use arrow::array::AsArray;
+use arrow::datatypes::{Int64Type, UInt64Type};
 use futures::TryStreamExt;
 use proptest::prelude::*;
 use proptest::test_runner::Config;
@@ -163,6 +165,39 @@ async fn check_lookup(
     }
 }
 
+/// Rows by row id, of each third one and of some that are not there.
+async fn check_rows_of(
+    builder: &TableBuilder,
+    table: &Arc<stratagraph::table::manifest::TableManifest>,
+) {
+    if builder.layout == Layout::Embedding {
+        return;
+    }
+    let reader = builder.reader(table);
+    let live = || builder.model.iter().filter(|p| !p.dead);
+    let mut wanted: BTreeSet<u64> = live().map(|p| p.row.rid).filter(|r| r % 3 == 0).collect();
+    wanted.extend([1, 1 << 40, u64::MAX]);
+    let rids: Vec<u64> = wanted.iter().copied().collect();
+    let columns = [id::FIRST_USER + 1, id::ID];
+    let mut found = Vec::new();
+    for batch in reader.rows_of(&rids, &columns).await.unwrap() {
+        let rids = batch.column(0).as_primitive::<UInt64Type>();
+        let numbers = batch.column(1).as_primitive::<Int64Type>();
+        let keys = batch.column(2).as_string::<i32>();
+        for (row, number) in numbers.iter().enumerate() {
+            found.push((rids.value(row), number, keys.value(row).to_owned()));
+        }
+    }
+    found.sort();
+    let rows = live().map(|p| &p.row).filter(|r| wanted.contains(&r.rid));
+    let mut expected: Vec<_> = rows.map(|r| (r.rid, r.number, r.key.clone())).collect();
+    expected.sort();
+    assert_eq!(found, expected);
+    assert!(reader.rows_of(&[], &columns).await.unwrap().is_empty());
+    let unknown = reader.rows_of(&rids, &[id::LAST]).await.unwrap_err();
+    assert_eq!(unknown.code(), "InvalidArgument");
+}
+
 async fn check_compaction(plan: &Plan, builder: &mut TableBuilder) {
     let table = builder.finish().await;
     let reader = builder.reader(&table);
@@ -235,6 +270,7 @@ proptest! {
             check_scan(&plan, &mut builder).await;
             let table = builder.finish().await;
             check_lookup(&builder, &table).await;
+            check_rows_of(&builder, &table).await;
             check_compaction(&plan, &mut builder).await;
         });
     }
@@ -290,6 +326,7 @@ fn tables_of_many_row_groups_agree_with_the_model() {
             assert_eq!(found, expected);
             assert!(!expected.is_empty());
 
+            check_rows_of(&builder, &table).await;
             let fresh = builder.reader(&table);
             assert!(fresh.lookup(&["k000001x"]).await.unwrap().is_empty());
             let entries = fresh.entries().await.unwrap();

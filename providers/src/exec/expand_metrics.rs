@@ -20,6 +20,7 @@ pub(super) struct ExpandMetrics {
     hops: Vec<HopCounts>,
     cache_hits: Count,
     cache_misses: Count,
+    merged_nodes: Count,
     bytes_read: Count,
     shown: ReachStats,
 }
@@ -32,6 +33,7 @@ impl ExpandMetrics {
             hops: Vec::new(),
             cache_hits: count("topology_cache_hits"),
             cache_misses: count("topology_cache_misses"),
+            merged_nodes: count("merged_nodes"),
             bytes_read: count("bytes_read"),
             shown: ReachStats::default(),
             metrics: metrics.clone(),
@@ -78,6 +80,11 @@ impl ExpandMetrics {
             &self.cache_misses,
             stats.cache_misses,
             self.shown.cache_misses,
+        );
+        more(
+            &self.merged_nodes,
+            stats.merged_nodes,
+            self.shown.merged_nodes,
         );
         more(&self.bytes_read, stats.bytes_read, self.shown.bytes_read);
         self.shown = stats;

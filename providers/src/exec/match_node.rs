@@ -12,7 +12,7 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, LogicalPlan, UserDefinedLogicalNodeCore};
 use stratagraph::env::Budget;
 use stratagraph::graph::query::Direction;
-use stratagraph::graph::topology::{MatchHop, MatchPattern};
+use stratagraph::graph::topology::{MatchHop, MatchPattern, TraversalMode};
 
 use super::expand_node::EdgeHandle;
 use super::node_table::NodeTable;
@@ -42,6 +42,8 @@ pub struct MatchSpec {
     pub hops: Vec<MatchEdge>,
     /// Variables that are one node, found by its id.
     pub keys: Vec<(usize, NodeTable, String)>,
+    /// How the neighbours of few nodes are looked up.
+    pub mode: TraversalMode,
     /// Variables whose row ids are columns, UInt64 and never NULL, under these names. Names must be
     /// unique in the whole plan.
     pub kept: Vec<(usize, String)>,
@@ -70,6 +72,7 @@ impl MatchSpec {
             hops: hops.collect(),
             kept: self.kept.iter().map(|(var, _)| *var).collect(),
             counted: self.count.is_some(),
+            mode: self.mode,
         }
     }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use stratagraph::Result;
 use stratagraph::env::{Budget, Env};
 use stratagraph::store::Store;
@@ -30,15 +31,36 @@ impl NodeTable {
         }
     }
 
+    /// The name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The row id of an id, if there is such a node; memory comes from `budget`.
     pub(super) async fn rid(&self, id: &str, budget: &Arc<dyn Budget>) -> Result<Option<u64>> {
+        let found = self.reader(budget).lookup(&[id]).await?;
+        Ok(found.first().and_then(|found| found.rid))
+    }
+
+    /// The nodes of these row ids, which ascend, each once: row ids and `columns`. Also the bytes that
+    /// were asked for.
+    pub(super) async fn rows(
+        &self,
+        rids: &[u64],
+        columns: &[u64],
+        budget: &Arc<dyn Budget>,
+    ) -> Result<(Vec<RecordBatch>, u64)> {
+        let reader = self.reader(budget);
+        let rows = reader.rows_of(rids, columns).await?;
+        Ok((rows, reader.count().bytes()))
+    }
+
+    fn reader(&self, budget: &Arc<dyn Budget>) -> TableReader {
         let env = Env {
             budget: Arc::clone(budget),
             ..self.env.clone()
         };
-        let reader = TableReader::new(Arc::clone(&self.store), &env, Arc::clone(&self.table));
-        let found = reader.lookup(&[id]).await?;
-        Ok(found.first().and_then(|found| found.rid))
+        TableReader::new(Arc::clone(&self.store), &env, Arc::clone(&self.table))
     }
 }
 

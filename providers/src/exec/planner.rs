@@ -15,6 +15,8 @@ use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
 
 use super::expand::ExpandExec;
 use super::expand_node::ExpandNode;
+use super::hydrate::HydrateExec;
+use super::hydrate_node::HydrateNode;
 use super::match_node::MatchNode;
 use super::matching::MatchExec;
 use super::rank::RankExec;
@@ -118,6 +120,33 @@ impl ExtensionPlanner for MatchPlanner {
         let partitions = session.config().target_partitions();
         let (of, spec) = (node.of().to_vec(), node.spec().clone());
         let plan = MatchExec::new(physical_inputs.to_vec(), of, spec, partitions);
+        Ok(Some(Arc::new(plan)))
+    }
+}
+
+/// Plans [`HydrateNode`] as [`HydrateExec`]. For the inner physical planner of a graph query.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct HydratePlanner;
+
+#[async_trait]
+impl ExtensionPlanner for HydratePlanner {
+    async fn plan_extension(
+        &self,
+        _planner: &dyn PhysicalPlanner,
+        node: &dyn UserDefinedLogicalNode,
+        _logical_inputs: &[&LogicalPlan],
+        physical_inputs: &[Arc<dyn ExecutionPlan>],
+        _session: &dyn Session,
+        _planning_ctx: &PhysicalPlanningContext,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let Some(node) = node.as_any().downcast_ref::<HydrateNode>() else {
+            return Ok(None);
+        };
+        let [rows, scan] = physical_inputs else {
+            return internal_err!("a hydration has two inputs");
+        };
+        let (rows, scan) = (Arc::clone(rows), Arc::clone(scan));
+        let plan = HydrateExec::try_new(rows, scan, node.spec().clone())?;
         Ok(Some(Arc::new(plan)))
     }
 }

@@ -25,7 +25,7 @@ use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionConfig;
 
-use crate::exec::{ExpandPlanner, MatchPlanner, RankPlanner};
+use crate::exec::{ExpandPlanner, HydratePlanner, MatchPlanner, RankPlanner};
 
 /// Optimises a plan with the host's rules and plans it with ours; the physical plan is not optimised
 /// yet, and must become part of a plan that the host optimises.
@@ -54,6 +54,7 @@ fn planner() -> DefaultPhysicalPlanner {
         Arc::new(ExpandPlanner),
         Arc::new(RankPlanner),
         Arc::new(MatchPlanner),
+        Arc::new(HydratePlanner),
     ])
 }
 

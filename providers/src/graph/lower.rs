@@ -13,6 +13,7 @@ use stratagraph::graph::query::{Block, Compare, Direction, Expr, Hop, Query, Ran
 use stratagraph::graph::schema::GraphType;
 use stratagraph::graph::topology::TraversalMode;
 use stratagraph::graph::value::{Scalar, Value};
+use stratagraph::table::schema::id;
 
 use super::expr::Scalars;
 use super::names::{Names, column, column_expr};
@@ -21,7 +22,7 @@ use super::reduce::Goal;
 use super::row::{Field, Row};
 use super::sources::GraphSources;
 use crate::error::ResultExt;
-use crate::exec::{ExpandNode, ExpandSpec, QueryEmbedder};
+use crate::exec::{ExpandNode, ExpandSpec, HydrateNode, HydrateSpec, QueryEmbedder};
 
 /// One query on its way to a plan.
 pub(super) struct Lowering<'a> {
@@ -305,11 +306,16 @@ impl Lowering<'_> {
         let Some(key) = nodes.name(var, Field::Rid) else {
             return plan_err!("variable {var} has no row id");
         };
-        let keys = (vec![column(&rid)], vec![column(key)]);
-        let joined = LogicalPlanBuilder::from(row.plan.clone());
-        let plan = joined
-            .join(nodes.plan, JoinType::Inner, keys, None)?
-            .build()?;
+        let plan = match row.selective {
+            // A few rows are likely.
+            true => self.looked_up(&row, &rid, var, &nodes)?,
+            false => {
+                let keys = (vec![column(&rid)], vec![column(key)]);
+                let joined = LogicalPlanBuilder::from(row.plan.clone());
+                let joined = joined.join(nodes.plan, JoinType::Inner, keys, None)?;
+                joined.build()?
+            }
+        };
         let mut columns = nodes.columns;
         columns.extend(row.columns.clone());
         Ok(Row {
@@ -318,6 +324,33 @@ impl Lowering<'_> {
             unique: None,
             ..row
         })
+    }
+
+    /// Rows with the columns of their nodes, of which few are read alone.
+    fn looked_up(&self, row: &Row, rid: &str, var: Var, nodes: &Row) -> Result<LogicalPlan> {
+        let (Some(variable), Some(scanned)) =
+            (self.query.variables.get(var), nodes.name(var, Field::Rid))
+        else {
+            return plan_err!("variable {var} has no row id");
+        };
+        let columns = nodes.columns.iter().filter_map(|((_, field), name)| {
+            let id = match field {
+                Field::Rid => return None,
+                Field::Id => id::ID,
+                Field::Property(id) => *id,
+            };
+            Some((name.clone(), id))
+        });
+        let spec = HydrateSpec {
+            table: self.sources.nodes(variable.type_id).df()?,
+            rid: rid.to_owned(),
+            scanned: scanned.to_owned(),
+            columns: columns.collect(),
+        };
+        let node = HydrateNode::try_new(row.plan.clone(), nodes.plan.clone(), spec)?;
+        Ok(LogicalPlan::Extension(Extension {
+            node: Arc::new(node),
+        }))
     }
 
     /// Follows a traversal of which one end is bound.

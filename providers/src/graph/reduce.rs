@@ -14,7 +14,7 @@ use stratagraph::graph::query::{Aggregate, Block, Expr, Query, Var};
 use stratagraph::graph::topology::TraversalMode;
 
 use super::lower::Lowering;
-use super::needs::{Needs, fields, introduced, mentioned, variables};
+use super::needs::{Needs, fields, introduced, mentioned, orders_by_ids, variables};
 use super::ranks::searches;
 use super::row::{Field, Row};
 use crate::error::ResultExt;
@@ -139,9 +139,12 @@ pub(super) struct Reduced {
     pub(super) reads: Needs,
 }
 
+/// Conditions and negations of one variable.
+type Own<'e> = (Vec<&'e Expr>, Vec<&'e Block>);
+
 /// Conditions of single variables, and what is left.
 struct Split<'e> {
-    own: BTreeMap<Var, (Vec<&'e Expr>, Vec<&'e Block>)>,
+    own: BTreeMap<Var, Own<'e>>,
     filters: Vec<&'e Expr>,
     block: Block,
     reads: Needs,
@@ -171,6 +174,7 @@ impl Lowering<'_> {
                 .copied()
                 .filter(|v| split.reads.contains_key(v))
                 .collect(),
+            None if extra.is_empty() => self.shown(&nodes, &split),
             None => nodes.clone(),
         };
         // A tree whose variables are all wanted is followed hop by hop.
@@ -178,15 +182,19 @@ impl Lowering<'_> {
         if is_tree && kept.len() == nodes.len() || split.reads.keys().any(|v| self.is_edge(*v)) {
             return Ok(None);
         }
-        let keyed = |(var, (filters, _)): (&Var, &(Vec<&Expr>, Vec<&Block>))| {
+        let keyed = |(var, (filters, _)): (&Var, &Own<'_>)| {
             filters
                 .iter()
                 .any(|filter| self.keyed(*var, filter).is_some())
         };
         let selective = split.own.iter().any(keyed);
         let held = block.hops.iter().all(|hop| self.held.contains(&hop.edge));
-        // Few pages are read for one node; its neighbours' lists only where they are in memory.
-        if selective && !held && self.mode == TraversalMode::Auto {
+        let all_found = split
+            .own
+            .iter()
+            .all(|(var, own)| self.found(*var, own).is_some());
+        // Few pages are read for few nodes, whose properties tell which of them to follow.
+        if selective && !all_found && !held && self.mode == TraversalMode::Auto {
             return Ok(None);
         }
         let counted = goal.counted && goal.reads.is_some();
@@ -199,6 +207,42 @@ impl Lowering<'_> {
             block: split.block,
             reads: split.reads,
         }))
+    }
+
+    /// All variables but those of which there is one node that nothing else reads: without them, rows
+    /// stay as many.
+    fn shown(&self, nodes: &[Var], split: &Split<'_>) -> Vec<Var> {
+        let query = self.query;
+        let outputs = query.outputs.iter().map(|output| &output.expr);
+        let keys = query.order.iter().map(|key| &key.expr);
+        let filters = split.filters.iter().copied();
+        let mut read: BTreeSet<Var> = outputs
+            .chain(keys)
+            .chain(filters)
+            .flat_map(variables)
+            .collect();
+        let inner = split.block.optionals.iter().chain(&split.block.negations);
+        read.extend(inner.flat_map(mentioned));
+        let one = |var: &Var| {
+            let own = split.own.get(var);
+            own.is_some_and(|own| self.found(*var, own).is_some())
+        };
+        let shown = nodes.iter().copied();
+        let shown: Vec<Var> = shown
+            .filter(|var| read.contains(var) || !one(var))
+            .collect();
+        match shown.is_empty() || orders_by_ids(query) {
+            true => nodes.to_vec(),
+            false => shown,
+        }
+    }
+
+    /// The id of the only node that a variable can be, where its conditions say nothing else.
+    fn found(&self, var: Var, (filters, negations): &Own<'_>) -> Option<String> {
+        match filters[..] {
+            [filter] if negations.is_empty() => self.keyed(var, filter),
+            _ => None,
+        }
     }
 
     /// Whether a block is single hops that join all its variables.
@@ -312,16 +356,10 @@ impl Lowering<'_> {
         }
         let (mut inputs, mut keys) = (Vec::new(), Vec::new());
         for (var, own) in &split.own {
-            let id = match own {
-                (filters, negations) if filters.len() == 1 && negations.is_empty() => {
-                    self.keyed(*var, filters[0])
-                }
-                _ => None,
-            };
             let (Some(at), Some(variable)) = (place(*var), self.query.variables.get(*var)) else {
                 continue;
             };
-            match id {
+            match self.found(*var, own) {
                 Some(id) => {
                     let table = self.sources.nodes(variable.type_id).df()?;
                     keys.push((at, table, id));
@@ -337,6 +375,7 @@ impl Lowering<'_> {
             variables: names.collect(),
             hops: self.match_edges(block, nodes)?,
             keys,
+            mode: self.mode,
             kept: shown,
             count: counted.then(|| self.names.unique("paths")),
             top: None,
@@ -380,7 +419,7 @@ impl Lowering<'_> {
     }
 
     /// The row ids of the nodes that a variable may be.
-    fn nodes(&self, var: Var, own: &(Vec<&Expr>, Vec<&Block>)) -> Result<LogicalPlan> {
+    fn nodes(&self, var: Var, own: &Own<'_>) -> Result<LogicalPlan> {
         let (filters, negations) = own;
         let mut row = self.scan_node(var, filters, false)?;
         row = self.filter(row, filters.iter().copied())?;

@@ -12,7 +12,7 @@ use datafusion::physical_plan::ExecutionPlanProperties;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use futures::{StreamExt, TryStreamExt};
 use stratagraph::graph::query::Direction;
-use stratagraph::graph::topology::EdgeTable;
+use stratagraph::graph::topology::{EdgeTable, TraversalMode};
 use stratagraph_providers::{EdgeHandle, MatchEdge, MatchNode, MatchSpec, find_error};
 
 use super::expand::{bare, build, edge_table, random_edges, scan, session};
@@ -36,6 +36,7 @@ fn chain(length: usize, closed: bool, kept: &[usize], edges: &EdgeTable) -> Matc
         variables: (0..length).map(|v| format!("v{v}")).collect(),
         hops: hops.collect(),
         keys: Vec::new(),
+        mode: TraversalMode::Auto,
         kept: kept.iter().map(|v| (*v, format!("v{v}.#"))).collect(),
         count: Some("paths".to_owned()),
         top: None,

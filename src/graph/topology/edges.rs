@@ -110,7 +110,9 @@ impl EdgeTable {
             reader: &self.reader(),
             stats: &mut stats,
             pace: &mut pace,
+            identity: &self.identity,
             held_only: true,
+            many: false,
         };
         Ok(union::load(&mut loader, Direction::Out).await?.is_some())
     }

@@ -14,7 +14,7 @@ use super::layer::Side;
 use super::lists::{Lists, from_pairs, narrow, pair};
 use super::pace::Pace;
 use crate::graph::query::Direction;
-use crate::table::manifest::{Column, RidShift};
+use crate::table::manifest::Column;
 use crate::table::open::OpenFragment;
 use crate::table::projection::Projection;
 use crate::table::read::TableReader;
@@ -92,8 +92,10 @@ impl Index {
                 let leaf = leaf.ok_or_else(|| {
                     Error::corrupt("fragment", open.file.key(), "row ids of both ends", "none")
                 })?;
-                let shift = open.shift(column);
-                let mut may = |min, max| meets(frontier, moved(shift, min), moved(shift, max));
+                let mut may = |min, max| {
+                    let moved = |stored| open.shifted(column, stored);
+                    meets(frontier, moved(min), moved(max))
+                };
                 let groups = 0..open.groups.len();
                 let ranges: Vec<Range<u32>> = groups
                     .flat_map(|group| open.number_pages(group, leaf, &mut may))
@@ -110,11 +112,13 @@ impl Index {
         Ok(Pages { parts, rows })
     }
 
-    /// The distinct neighbours of `frontier`, which ascends, from `pages`; `memory` holds them too.
+    /// The neighbours of `frontier`, which ascends, from `pages`, each once if they are to be `distinct`;
+    /// `memory` holds them too. An edge from a node to itself is one edge in both directions too.
     pub(super) async fn lists(
         &self,
         frontier: &[u32],
         pages: &Pages,
+        distinct: bool,
         memory: &mut Reservation,
         pace: &mut Pace,
     ) -> Result<Lists> {
@@ -143,7 +147,8 @@ impl Index {
                 memory.grow(batch.num_rows() * PAIR_BYTES)?;
                 for (key, end) in keys.values().iter().zip(ends.values()) {
                     let (key, end) = (narrow(*key)?, narrow(*end)?);
-                    if frontier.binary_search(&key).is_ok() {
+                    let again = *side == Side::In && self.sides.len() > 1 && key == end;
+                    if !again && frontier.binary_search(&key).is_ok() {
                         pairs.push(pair(key, end));
                     }
                 }
@@ -153,15 +158,7 @@ impl Index {
                 }
             }
         }
-        Ok(from_pairs(pairs, true))
-    }
-}
-
-/// The id that a stored one stands for; ids keep their order.
-fn moved(shift: Option<RidShift>, stored: u64) -> u64 {
-    match shift {
-        Some(shift) if stored >= shift.base => stored.saturating_add(shift.shift),
-        _ => stored,
+        Ok(from_pairs(pairs, distinct))
     }
 }
 

@@ -41,6 +41,16 @@ pub(super) struct Layer {
 }
 
 impl Layer {
+    /// Lists as they are.
+    pub(super) fn of(lists: Arc<Lists>) -> Self {
+        Self {
+            lists,
+            dead: None,
+            key_shift: None,
+            end_shift: None,
+        }
+    }
+
     /// The ends of a key's edges as they lie, if no row is dead and no id shifted.
     #[inline]
     pub(super) fn slice(&self, key: u32) -> Option<&[u32]> {
@@ -141,8 +151,12 @@ pub(super) struct Loader<'a> {
     pub(super) reader: &'a TableReader,
     pub(super) stats: &'a mut ReachStats,
     pub(super) pace: &'a mut Pace,
+    /// Of the edge table.
+    pub(super) identity: &'a Digest,
     /// Whether only what is in memory may be used.
     pub(super) held_only: bool,
+    /// Whether so many nodes will be looked up that merging the lists of several fragments pays.
+    pub(super) many: bool,
 }
 
 impl Loader<'_> {
@@ -275,7 +289,7 @@ fn bitmap_digest(fragment: &Fragment) -> Result<Digest> {
 }
 
 /// Lists for the cache, with their bytes. What the cache will not keep keeps its memory reserved.
-fn finish(lists: Lists, mut memory: Reservation, most: usize) -> (Arc<Lists>, usize) {
+pub(super) fn finish(lists: Lists, mut memory: Reservation, most: usize) -> (Arc<Lists>, usize) {
     let bytes = lists.bytes();
     if bytes <= most {
         return (Arc::new(lists), bytes);

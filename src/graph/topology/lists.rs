@@ -70,6 +70,7 @@ impl Lists {
     }
 
     /// Where the ends of a key lie; the positions of its edges in lists that a fragment's order makes.
+    #[inline]
     pub(super) fn range(&self, key: u32) -> Range<usize> {
         let slot = match &self.keys {
             Keys::Dense(first) => key.checked_sub(*first).map(|slot| slot as usize),
@@ -83,6 +84,7 @@ impl Lists {
     }
 
     /// Far ends at some places.
+    #[inline]
     pub(super) fn ends(&self, range: Range<usize>) -> &[u32] {
         &self.ends[range]
     }
@@ -98,6 +100,7 @@ impl Lists {
     }
 
     /// Whether two edges join the same nodes.
+    #[inline]
     pub(super) fn parallel(&self) -> bool {
         !self.parallel.is_empty()
     }
@@ -295,19 +298,46 @@ impl ListsBuilder {
         true
     }
 
+    /// Makes room for the edges of another key.
+    pub(super) fn reserve(&mut self, more: usize, memory: &mut Reservation) -> Result<()> {
+        let (len, held) = (self.ends.len() + more, self.ends.capacity());
+        if len > held {
+            let grown = len.max(held * 2);
+            memory.grow((grown - held) * size_of::<u32>())?;
+            self.ends.reserve_exact(grown - self.ends.len());
+        }
+        Ok(())
+    }
+
     /// Bytes held, and what finishing takes.
     pub(super) fn bytes(&self) -> usize {
         let keys = self.keys.capacity() + self.starts.capacity();
         let others = self.ends.capacity() + self.parallel.capacity();
-        (keys * 2 + others) * size_of::<u32>()
+        let slots = if self.is_dense() {
+            self.span().1 + 1
+        } else {
+            keys
+        };
+        (keys + slots + others) * size_of::<u32>()
+    }
+
+    /// The first key, and how many there are up to the last one.
+    fn span(&self) -> (u32, usize) {
+        let (first, last) = (self.keys.first(), self.keys.last());
+        let (first, last) = first.zip(last).unwrap_or((&0, &0));
+        (*first, (last - first) as usize + 1)
+    }
+
+    /// Whether all keys have a slot: where those without edges take less than the others.
+    fn is_dense(&self) -> bool {
+        self.span().1 <= (DENSE_SLOTS * self.keys.len()).max(self.ends.len())
     }
 
     pub(super) fn finish(mut self) -> Lists {
         self.starts.push(self.ends.len() as u32);
-        let (first, last) = (self.keys.first().copied(), self.keys.last().copied());
-        let (first, last) = (first.unwrap_or(0), last.unwrap_or(0));
-        let span = (last - first) as usize + 1;
-        let (keys, offsets) = if span <= DENSE_SLOTS * self.keys.len() {
+        let (first, span) = self.span();
+        let last = self.keys.last().copied().unwrap_or(0);
+        let (keys, offsets) = if self.is_dense() {
             let mut offsets = Vec::with_capacity(span + 1);
             for (key, start) in self.keys.iter().zip(&self.starts) {
                 offsets.resize((key - first) as usize + 1, *start);
@@ -332,7 +362,7 @@ impl ListsBuilder {
 }
 
 /// A set of small numbers.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 pub(super) struct Bits(Vec<u64>);
 
 impl Bits {
@@ -357,6 +387,15 @@ impl Bits {
         self.0
             .get(number / 64)
             .is_some_and(|word| word >> (number % 64) & 1 == 1)
+    }
+
+    /// The numbers that are there, ascending.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = usize> + '_ {
+        self.0.iter().enumerate().flat_map(|(at, word)| {
+            let rest = std::iter::successors(Some(*word), |rest| Some(rest & rest.wrapping_sub(1)));
+            let rest = rest.take_while(|rest| *rest != 0);
+            rest.map(move |rest| at * 64 + rest.trailing_zeros() as usize)
+        })
     }
 
     /// Whether any number of a range is there.

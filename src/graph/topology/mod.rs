@@ -6,6 +6,7 @@
 //! of the store. Fragments never change, so versions and branches share theirs; dead rows and shifts of
 //! row ids are applied while neighbours are looked up.
 
+mod beside;
 mod edges;
 mod index;
 mod lanes;

@@ -93,7 +93,9 @@ impl Pairs {
             reader: &reader,
             stats: &mut self.stats,
             pace: &mut self.pace,
+            identity: self.edges.identity(),
             held_only: false,
+            many: false,
         };
         let forth = union::load(&mut loader, self.options.direction).await?;
         let back = union::load(&mut loader, reversed).await?;

@@ -52,7 +52,8 @@ impl Patience {
         }
     }
 
-    fn allows(&self, rows: u64) -> bool {
+    /// Whether pages with so many rows may be read; they are counted.
+    pub(super) fn allows(&self, rows: u64) -> bool {
         let Some(spent) = &self.spent else {
             return true;
         };
@@ -104,7 +105,7 @@ pub(super) async fn search(
             return Ok(None);
         }
         let held = memory.bytes();
-        let lists = index.lists(&frontier, &pages, memory, pace).await?;
+        let lists = index.lists(&frontier, &pages, true, memory, pace).await?;
         let listed = memory.bytes() - held;
         let (mut nodes, mut edges) = (0, 0);
         for state in &mut states {

@@ -22,6 +22,8 @@ pub struct ReachStats {
     pub cache_hits: u64,
     /// Adjacency lists of fragments that were made.
     pub cache_misses: u64,
+    /// Nodes whose edges lie in several fragments and were used merged.
+    pub merged_nodes: u64,
     /// Bytes asked for, cached ones included.
     pub bytes_read: u64,
 }
@@ -55,6 +57,7 @@ impl ReachStats {
         }
         self.cache_hits += other.cache_hits;
         self.cache_misses += other.cache_misses;
+        self.merged_nodes += other.merged_nodes;
         self.bytes_read += other.bytes_read;
     }
 

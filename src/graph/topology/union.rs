@@ -1,68 +1,30 @@
 //! The adjacency of a whole edge table.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::EdgeTable;
+use super::beside::{self, Beside};
 use super::layer::{Layer, Loaded, Loader, Side};
-use super::lists::Bits;
+use super::lists::Lists;
 use super::pace::Pace;
 use super::stats::ReachStats;
 use crate::Result;
-use crate::env::Budget;
 use crate::graph::query::Direction;
 use crate::table::read::TableReader;
-use crate::table::reservation::Reservation;
 
 /// Neighbours in one direction over all fragments of a version. Nodes are row ids.
 #[derive(Debug, Clone)]
 pub struct Topology {
-    layers: Vec<Layer>,
+    pub(super) layers: Vec<Layer>,
     /// Layers by source come first.
-    outs: usize,
+    pub(super) outs: usize,
     edges: usize,
     nodes: usize,
-    parallel: bool,
+    pub(super) parallel: bool,
+    part: bool,
     /// What lies beside the largest layer, if that is little.
-    beside: Option<Arc<Beside>>,
-}
-
-/// The nodes that a topology's largest layer shares with others.
-#[derive(Debug)]
-struct Beside {
-    largest: usize,
-    nodes: Bits,
-    _memory: Reservation,
-}
-
-/// How many times more edges than all others a layer has before nodes are told apart by it.
-const LARGEST: usize = 4;
-
-impl Beside {
-    fn of(layers: &[Layer], nodes: usize, budget: &Arc<dyn Budget>) -> Result<Option<Arc<Self>>> {
-        let edges: usize = layers.iter().map(Layer::edges).sum();
-        let largest = (0..layers.len()).max_by_key(|at| layers[*at].edges());
-        let Some(largest) = largest.filter(|_| layers.len() > 1) else {
-            return Ok(None);
-        };
-        if (edges - layers[largest].edges()).saturating_mul(LARGEST) > layers[largest].edges() {
-            return Ok(None);
-        }
-        let mut memory = Reservation::new(budget);
-        memory.resize(Bits::bytes_for(nodes))?;
-        let mut bits = Bits::new(nodes);
-        for (at, layer) in layers.iter().enumerate() {
-            if at != largest {
-                layer.keys().for_each(|key| {
-                    bits.insert(key as usize);
-                });
-            }
-        }
-        Ok(Some(Arc::new(Self {
-            largest,
-            nodes: bits,
-            _memory: memory,
-        })))
-    }
+    pub(super) beside: Option<Arc<Beside>>,
 }
 
 impl Topology {
@@ -78,7 +40,9 @@ impl Topology {
             reader: &reader,
             stats: &mut stats,
             pace: &mut pace,
+            identity: edges.identity(),
             held_only: false,
+            many: false,
         };
         let loaded = load(&mut loader, direction).await?;
         Ok(loaded.unwrap_or_else(Self::empty))
@@ -92,30 +56,53 @@ impl Topology {
             edges: 0,
             nodes: 0,
             parallel: false,
+            part: false,
             beside: None,
         }
     }
 
-    fn of(layers: Vec<Layer>, outs: usize, budget: &Arc<dyn Budget>) -> Result<Self> {
+    /// Lists of some nodes alone.
+    pub(super) fn part(lists: Lists) -> Self {
+        Self {
+            part: true,
+            ..Self::of(vec![Layer::of(Arc::new(lists))], 1)
+        }
+    }
+
+    /// Whether only some nodes have lists.
+    pub(super) fn is_part(&self) -> bool {
+        self.part
+    }
+
+    fn of(layers: Vec<Layer>, outs: usize) -> Self {
         let nodes = layers.iter().filter(|l| l.edges() > 0);
         let nodes = nodes.map(|l| l.largest() as usize + 1).max();
-        let nodes = nodes.unwrap_or(0);
-        Ok(Self {
+        Self {
             edges: layers.iter().map(Layer::edges).sum(),
-            nodes,
+            nodes: nodes.unwrap_or(0),
             parallel: layers.len() > 1 || layers.iter().any(Layer::parallel),
-            beside: Beside::of(&layers, nodes, budget)?,
+            part: false,
+            beside: None,
             layers,
             outs,
-        })
+        }
     }
 
     /// The place of the only layer that may have edges of a node, if that is known.
     #[inline]
     fn alone(&self, rid: u32) -> Option<usize> {
         match &self.beside {
-            Some(beside) => (!beside.nodes.get(rid as usize)).then_some(beside.largest),
+            Some(beside) => beside.alone(rid),
             None => (self.layers.len() == 1).then_some(0),
+        }
+    }
+
+    /// The layers that may have edges of a node.
+    #[inline]
+    fn layers_of(&self, rid: u32) -> Range<usize> {
+        match self.alone(rid) {
+            Some(at) => at..at + 1,
+            None => 0..self.layers.len(),
         }
     }
 
@@ -137,10 +124,8 @@ impl Topology {
 
     /// An upper bound of the number of neighbours of a node.
     pub fn degree(&self, rid: u32) -> usize {
-        match self.alone(rid) {
-            Some(at) => self.layers[at].degree(rid),
-            None => self.layers.iter().map(|l| l.degree(rid)).sum(),
-        }
+        let layers = self.layers[self.layers_of(rid)].iter();
+        layers.map(|layer| layer.degree(rid)).sum()
     }
 
     /// The neighbours of a node, one for each edge; `buffer` is room for them. In ascending order and
@@ -153,7 +138,7 @@ impl Topology {
             return slice;
         }
         buffer.clear();
-        for layer in &self.layers {
+        for layer in &self.layers[self.layers_of(rid)] {
             match layer.slice(rid) {
                 Some(slice) => buffer.extend_from_slice(slice),
                 None => layer.append(rid, buffer),
@@ -164,7 +149,7 @@ impl Topology {
 }
 
 /// A layer and where a list lies in it.
-pub(super) type Place = (usize, std::ops::Range<usize>);
+pub(super) type Place = (usize, Range<usize>);
 
 /// What a pattern reads of a topology: lists that ascend.
 impl Topology {
@@ -227,8 +212,8 @@ impl Topology {
     /// [`Topology::list`] out of all fragments.
     pub(super) fn merge(&self, rid: u32, distinct: bool, buffer: &mut Vec<u32>) {
         buffer.clear();
-        for (number, layer) in self.layers.iter().enumerate() {
-            let before = buffer.len();
+        for number in self.layers_of(rid) {
+            let (before, layer) = (buffer.len(), &self.layers[number]);
             layer.append(rid, buffer);
             let again = !distinct && self.outs > 0 && number >= self.outs;
             if again && buffer[before..].contains(&rid) {
@@ -269,5 +254,6 @@ pub(super) async fn load(
             }
         }
     }
-    Topology::of(layers, outs, reader.budget()).map(Some)
+    let topology = Topology::of(layers, outs);
+    beside::apart(loader, topology, direction).await.map(Some)
 }

@@ -213,7 +213,9 @@ impl Walk {
             reader: &self.reader,
             stats: &mut self.stats,
             pace: &mut self.pace,
+            identity: self.edges.identity(),
             held_only,
+            many: false,
         };
         let loaded = union::load(&mut loader, self.options.direction).await?;
         if loaded.is_none() {

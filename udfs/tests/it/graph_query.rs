@@ -2,6 +2,7 @@
 
 mod defects;
 mod equivalence;
+mod hydrate;
 mod issues;
 mod pattern;
 mod reads;

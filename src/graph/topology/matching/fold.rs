@@ -40,20 +40,23 @@ impl Folding<'_> {
         let nodes = match push {
             // Where all nodes would ask, walking the lists of few of them must still be less.
             true if above == usize::MAX => {
-                let lists = hop.lists(leaf, self.stats, self.pace).await?;
-                let visited: usize = match leaf_weights.nodes() {
-                    Some(nodes) => nodes.iter().map(|node| lists.degree(*node)).sum(),
-                    None => usize::MAX,
-                };
-                (visited <= lists.edges() / 2).then_some(lists)
+                let known = leaf_weights.nodes();
+                let lists = hop.lists(leaf, known, self.stats, self.pace).await?;
+                let degrees = known.into_iter().flatten().map(|node| lists.degree(*node));
+                let visited: usize = degrees.sum();
+                (lists.is_part() || visited <= lists.edges() / 2).then_some(lists)
             }
-            true => Some(hop.lists(leaf, self.stats, self.pace).await?),
+            true => {
+                let known = leaf_weights.nodes();
+                Some(hop.lists(leaf, known, self.stats, self.pace).await?)
+            }
             false => None,
         };
         match nodes {
             Some(lists) => self.push(hop.distinct, &lists, leaf_weights, weights).await,
             None => {
-                let lists = hop.lists(into, self.stats, self.pace).await?;
+                let known = weights.nodes();
+                let lists = hop.lists(into, known, self.stats, self.pace).await?;
                 self.pull(hop.distinct, &lists, leaf_weights, weights).await
             }
         }
@@ -81,7 +84,7 @@ impl Folding<'_> {
                 Pace::rest().await;
             }
         }
-        self.note(nodes, edges);
+        self.note(lists, nodes, edges);
         sums.finish(into, self.any, self.memory, self.pace).await
     }
 
@@ -112,7 +115,7 @@ impl Folding<'_> {
                 Pace::rest().await;
             }
         }
-        self.note(nodes, edges);
+        self.note(lists, nodes, edges);
         sums.finish(into, self.any, self.memory, self.pace).await
     }
 
@@ -124,7 +127,8 @@ impl Folding<'_> {
         weights: &Weights,
     ) -> Result<Weights> {
         self.done += 1;
-        let lists = hop.lists(var, self.stats, self.pace).await?;
+        let known = weights.nodes();
+        let lists = hop.lists(var, known, self.stats, self.pace).await?;
         let mut sums = Sums::new(lists.nodes(), self.memory)?;
         let mut buffer = Vec::new();
         for node in 0..lists.nodes() as u32 {
@@ -136,15 +140,16 @@ impl Folding<'_> {
                 Pace::rest().await;
             }
         }
-        self.note(lists.nodes(), 0);
+        self.note(&lists, lists.nodes(), 0);
         sums.finish(weights, self.any, self.memory, self.pace).await
     }
 
-    fn note(&mut self, nodes: usize, edges: usize) {
+    fn note(&mut self, lists: &Topology, nodes: usize, edges: usize) {
         let hop = self.stats.hop(self.done);
         hop.frontier += nodes as u64;
         hop.edges += edges as u64;
-        hop.adjacency += 1;
+        hop.index += u64::from(lists.is_part());
+        hop.adjacency += u64::from(!lists.is_part());
     }
 }
 

@@ -1,14 +1,20 @@
-//! The lists of a hop from both of its ends, loaded when they are asked for.
+//! The lists of a hop from both of its ends, loaded when they are asked for; those of few nodes without
+//! the others.
 
 use std::sync::Arc;
 
+use super::super::TraversalMode;
+use super::super::index::Index;
 use super::super::layer::Loader;
 use super::super::pace::Pace;
+use super::super::selective::Patience;
 use super::super::stats::ReachStats;
 use super::super::union::{self, Topology};
-use super::MatchHop;
+use super::{MANY, MatchHop};
 use crate::Result;
 use crate::graph::query::Direction;
+use crate::table::read::TableReader;
+use crate::table::reservation::Reservation;
 
 /// A hop at work.
 pub(super) struct Hop {
@@ -16,17 +22,22 @@ pub(super) struct Hop {
     pub(super) right: usize,
     pub(super) distinct: bool,
     of: MatchHop,
+    mode: TraversalMode,
+    /// Whether many nodes are looked up.
+    many: bool,
     forth: Option<Arc<Topology>>,
     back: Option<Arc<Topology>>,
 }
 
 impl Hop {
-    pub(super) fn new(of: &MatchHop) -> Self {
+    pub(super) fn new(of: &MatchHop, mode: TraversalMode, many: bool) -> Self {
         Self {
             left: of.left,
             right: of.right,
             distinct: of.distinct,
             of: of.clone(),
+            mode,
+            many,
             forth: None,
             back: None,
         }
@@ -60,32 +71,97 @@ impl Hop {
         }
     }
 
-    /// The lists of the nodes of `from`.
+    /// The lists of the nodes of `from`. Where only `known` ones are looked up, they may be the only ones
+    /// that have lists.
     pub(super) async fn lists(
         &mut self,
         from: usize,
+        known: Option<&[u32]>,
         stats: &mut ReachStats,
         pace: &mut Pace,
     ) -> Result<Arc<Topology>> {
-        let direction = self.direction(from);
         let held = match from == self.left {
-            true => &mut self.forth,
-            false => &mut self.back,
+            true => &self.forth,
+            false => &self.back,
         };
         if let Some(topology) = held {
             return Ok(Arc::clone(topology));
         }
         let reader = self.of.edges.reader();
+        let known =
+            known.filter(|nodes| nodes.len() < MANY && self.mode != TraversalMode::Adjacency);
+        let loaded = match known {
+            Some(nodes) => self.few((from, nodes), &reader, stats, pace).await?,
+            None => None,
+        };
+        let loaded = match loaded {
+            Some(loaded) => loaded,
+            None => {
+                let loaded = self.load(from, &reader, false, stats, pace).await?;
+                loaded.unwrap_or_else(|| Arc::new(Topology::empty()))
+            }
+        };
+        stats.bytes_read += reader.count().bytes();
+        if !loaded.is_part() {
+            *match from == self.left {
+                true => &mut self.forth,
+                false => &mut self.back,
+            } = Some(Arc::clone(&loaded));
+        }
+        Ok(loaded)
+    }
+
+    async fn load(
+        &self,
+        from: usize,
+        reader: &TableReader,
+        held_only: bool,
+        stats: &mut ReachStats,
+        pace: &mut Pace,
+    ) -> Result<Option<Arc<Topology>>> {
+        let before = (stats.cache_hits, stats.cache_misses);
         let mut loader = Loader {
-            reader: &reader,
+            reader,
             stats,
             pace,
-            held_only: false,
+            identity: self.of.edges.identity(),
+            held_only,
+            many: self.many,
         };
-        let loaded = union::load(&mut loader, direction).await?;
-        let loaded = Arc::new(loaded.unwrap_or_else(Topology::empty));
-        stats.bytes_read += reader.count().bytes();
-        *held = Some(Arc::clone(&loaded));
-        Ok(loaded)
+        let loaded = union::load(&mut loader, self.direction(from)).await?;
+        if loaded.is_none() {
+            (stats.cache_hits, stats.cache_misses) = before;
+        }
+        Ok(loaded.map(Arc::new))
+    }
+
+    /// All lists if they are in memory, else those of few nodes from the pages that hold them; `None`
+    /// where these are so many that all lists are worth being made.
+    async fn few(
+        &self,
+        (from, nodes): (usize, &[u32]),
+        reader: &TableReader,
+        stats: &mut ReachStats,
+        pace: &mut Pace,
+    ) -> Result<Option<Arc<Topology>>> {
+        if self.mode == TraversalMode::Auto
+            && let Some(held) = self.load(from, reader, true, stats, pace).await?
+        {
+            return Ok(Some(held));
+        }
+        let edges = &self.of.edges;
+        let index = Index::open(reader, self.direction(from)).await?;
+        let patience = match self.mode {
+            TraversalMode::Index => Patience::endless(),
+            _ => Patience::of(edges, index.rows()),
+        };
+        let pages = index.pages(nodes)?;
+        if !patience.allows(pages.rows) {
+            return Ok(None);
+        }
+        let mut memory = Reservation::new(edges.budget());
+        let lists = index.lists(nodes, &pages, self.distinct, &mut memory, pace);
+        let lists = lists.await?.holding(memory);
+        Ok(Some(Arc::new(Topology::part(lists))))
     }
 }

@@ -14,7 +14,7 @@ mod weights;
 
 use std::sync::Arc;
 
-use super::EdgeTable;
+use super::{EdgeTable, TraversalMode};
 use crate::env::Budget;
 use crate::graph::query::Direction;
 use crate::{Error, Result};
@@ -46,6 +46,8 @@ pub struct MatchPattern {
     pub hops: Vec<MatchHop>,
     /// Variables whose nodes are wanted, in this order.
     pub kept: Vec<usize>,
+    /// How the neighbours of few nodes are looked up; those of all are in lists.
+    pub mode: TraversalMode,
     /// Whether it is wanted how many assignments there are of each kept row; else each kept row comes
     /// at least once.
     pub counted: bool,
@@ -123,6 +125,9 @@ impl MatchPattern {
         }
     }
 }
+
+/// Nodes from which on it pays to prepare the lists of all.
+const MANY: usize = 1_024;
 
 /// The nodes that a variable may be, by row id and in any order; `None` for all.
 pub type MatchNodes = Option<Vec<u64>>;

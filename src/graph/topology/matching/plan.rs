@@ -8,9 +8,12 @@ use super::super::union::Topology;
 use super::fold::Folding;
 use super::hop::Hop;
 use super::weights::Weights;
-use super::{MatchNodes, MatchPattern, budget};
+use super::{MANY, MatchNodes, MatchPattern, budget};
 use crate::table::reservation::Reservation;
 use crate::{Error, Result};
+
+/// Steps along a list that take as long as looking up how long it is.
+const DEGREE: usize = 8;
 
 /// What was done before the first row.
 pub type MatchStats = ReachStats;
@@ -66,6 +69,8 @@ impl Matching {
                 None => Weights::All,
             });
         }
+        let few = |nodes: &[u32]| nodes.len() < MANY;
+        let many = !weights.iter().any(|w| w.nodes().is_some_and(few));
         let mut folding = Folding {
             any: !pattern.counted,
             memory: &mut memory,
@@ -73,7 +78,13 @@ impl Matching {
             pace: &mut pace,
             done: 0,
         };
-        let mut hops: Vec<Hop> = pattern.hops.iter().map(Hop::new).collect();
+        let mut hops: Vec<Hop> = Vec::with_capacity(pattern.hops.len());
+        hops.extend(
+            pattern
+                .hops
+                .iter()
+                .map(|hop| Hop::new(hop, pattern.mode, many)),
+        );
         let mut left: Vec<usize> = (0..pattern.variables).collect();
         while let Some(at) = hops.iter().position(|hop| hop.left == hop.right) {
             let mut hop = hops.swap_remove(at);
@@ -124,7 +135,7 @@ fn next_leaf(
         let size = |var: usize| weights[var].nodes().map_or(usize::MAX, <[u32]>::len);
         let walks = match &weights[*var] {
             // Degrees alone.
-            Weights::All => size(into).min(usize::MAX - 1),
+            Weights::All => size(into) / DEGREE,
             some => some.nodes().map_or(0, <[u32]>::len),
         };
         let full = matches!(weights[*var], Weights::All) && size(into) == usize::MAX;
@@ -170,13 +181,16 @@ async fn levels(
         for hop in hops.iter_mut().filter(|hop| hop.joins(var)) {
             let other = hop.other(var);
             if let Some(from) = order.iter().position(|bound| *bound == other) {
+                let known = levels
+                    .get(from)
+                    .and_then(|level: &Level| level.weights.nodes());
                 closings.push(Closing {
                     from,
-                    lists: hop.lists(other, stats, pace).await?,
+                    lists: hop.lists(other, known, stats, pace).await?,
                     distinct: hop.distinct,
                 });
             } else if order.is_empty() && matches!(weights[var], Weights::All) {
-                every = hop.lists(var, stats, pace).await?.nodes();
+                every = hop.lists(var, None, stats, pace).await?.nodes();
             }
         }
         let each = |hop: &Closing| !hop.distinct && hop.lists.repeats();

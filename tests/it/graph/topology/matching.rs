@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use proptest::test_runner::Config;
 use stratagraph::graph::query::Direction;
 use stratagraph::graph::topology::{
-    EdgeTable, MatchCursor, MatchHop, MatchNodes, MatchPattern, Matching,
+    EdgeTable, MatchCursor, MatchHop, MatchNodes, MatchPattern, Matching, TraversalMode,
 };
 
 use super::DIRECTIONS;
@@ -31,31 +31,46 @@ struct Case {
     hops: Vec<Hop>,
     kept: Vec<usize>,
     counted: bool,
+    mode: TraversalMode,
+    /// Whether all lists are in memory already.
+    held: bool,
     nodes: Vec<MatchNodes>,
     cursors: usize,
     rows: usize,
 }
 
-fn case() -> impl Strategy<Value = Case> {
-    let nodes = prop::sample::select(vec![1u64, 3, 6, 12, 500_000]);
-    (nodes, 1usize..5).prop_flat_map(|(nodes, variables)| {
-        let edges = prop::collection::vec((0..nodes, 0..nodes), 0..40);
+/// Fragments of edges between `nodes` nodes; often one has most of them.
+fn fragments(nodes: u64) -> impl Strategy<Value = Vec<super::Part>> {
+    let part = move |edges: std::ops::Range<usize>| {
+        let edges = prop::collection::vec((0..nodes, 0..nodes), edges);
         let shift = prop::option::weighted(0.2, (0..nodes, 1u64..20));
         let dead = prop::sample::select(vec![0u8, 0, 20, 100]);
-        let fragments = prop::collection::vec((edges, dead, shift), 0..4);
-        // A tree, and hops that close cycles, loops among them.
-        let end = (
-            0usize..100,
-            any::<bool>(),
-            0usize..3,
-            prop::bool::weighted(0.75),
-        );
-        let tree = prop::collection::vec(end.clone(), variables - 1);
-        let more = prop::collection::vec((end, 0..variables), 0..4);
-        let hops = (tree, more).prop_map(move |(tree, more)| {
-            let hop = |(a, flip, direction, distinct): (usize, bool, usize, bool),
-                       b: usize,
-                       of: usize| {
+        (edges, dead, shift)
+    };
+    let large = prop::collection::vec(part(40..60), 0..2);
+    let fragments = (large, prop::collection::vec(part(0..40), 0..4), 1usize..5);
+    fragments.prop_map(|(large, mut small, by)| {
+        for (edges, ..) in small.iter_mut().filter(|_| !large.is_empty()) {
+            edges.truncate(edges.len() / (by * by));
+        }
+        small.splice(0..0, large);
+        small
+    })
+}
+
+/// Hops that join all variables: a tree, and some that close cycles, loops among them.
+fn hops(variables: usize) -> impl Strategy<Value = Vec<Hop>> {
+    let end = (
+        0usize..100,
+        any::<bool>(),
+        0usize..3,
+        prop::bool::weighted(0.75),
+    );
+    let tree = prop::collection::vec(end.clone(), variables - 1);
+    let more = prop::collection::vec((end, 0..variables), 0..4);
+    (tree, more).prop_map(move |(tree, more)| {
+        let hop =
+            |(a, flip, direction, distinct): (usize, bool, usize, bool), b: usize, of: usize| {
                 let a = a % of;
                 let (left, right) = if flip { (b, a) } else { (a, b) };
                 let direction = DIRECTIONS[direction];
@@ -66,14 +81,19 @@ fn case() -> impl Strategy<Value = Case> {
                     distinct,
                 }
             };
-            let tree = tree.into_iter().enumerate();
-            let mut hops: Vec<Hop> = tree.map(|(i, end)| hop(end, i + 1, i + 1)).collect();
-            hops.extend(more.into_iter().map(|(end, b)| hop(end, b, variables)));
-            if hops.is_empty() {
-                hops.push(hop((0, false, 0, true), 0, 1));
-            }
-            hops
-        });
+        let tree = tree.into_iter().enumerate();
+        let mut hops: Vec<Hop> = tree.map(|(i, end)| hop(end, i + 1, i + 1)).collect();
+        hops.extend(more.into_iter().map(|(end, b)| hop(end, b, variables)));
+        if hops.is_empty() {
+            hops.push(hop((0, false, 0, true), 0, 1));
+        }
+        hops
+    })
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    let nodes = prop::sample::select(vec![1u64, 3, 6, 12, 500_000]);
+    (nodes, 1usize..5).prop_flat_map(|(nodes, variables)| {
         let kept = Just((0..variables).collect::<Vec<_>>()).prop_shuffle();
         let kept = (kept, 0..=variables).prop_map(|(mut all, some)| {
             all.truncate(some);
@@ -81,23 +101,30 @@ fn case() -> impl Strategy<Value = Case> {
         });
         let set = prop::collection::vec(prop_oneof![9 => 0..nodes, 1 => Just(u64::MAX)], 0..12);
         let sets = prop::collection::vec(prop::option::weighted(0.4, set), variables);
+        let modes = [
+            TraversalMode::Auto,
+            TraversalMode::Index,
+            TraversalMode::Adjacency,
+        ];
         (
-            (fragments, any::<bool>()),
-            hops,
-            kept,
-            any::<bool>(),
+            (fragments(nodes), any::<bool>()),
+            hops(variables),
+            (kept, any::<bool>()),
+            (prop::sample::select(modes.to_vec()), any::<bool>()),
             sets,
             1usize..4,
             prop::sample::select(vec![1usize, 3, 8_192]),
         )
             .prop_map(
-                move |((fragments, stored), hops, kept, counted, nodes, cursors, rows)| Case {
+                move |((fragments, stored), hops, kept, (mode, held), nodes, cursors, rows)| Case {
                     fragments,
                     stored,
                     variables,
                     hops,
-                    kept,
-                    counted,
+                    kept: kept.0,
+                    counted: kept.1,
+                    mode,
+                    held,
                     nodes,
                     cursors,
                     rows,
@@ -181,6 +208,7 @@ fn pattern(case: &Case, edges: &EdgeTable) -> MatchPattern {
         hops: hops.collect(),
         kept: case.kept.clone(),
         counted: case.counted,
+        mode: case.mode,
     }
 }
 
@@ -195,6 +223,13 @@ async fn check(case: &Case) {
     let edges = graph.edges().await;
     let expected = expected(case, &graph.live());
     let pattern = pattern(case, &edges);
+    if case.held {
+        let all = MatchPattern {
+            mode: TraversalMode::Adjacency,
+            ..pattern.clone()
+        };
+        Matching::prepare(&all, &[]).await.unwrap();
+    }
     let matching = Arc::new(Matching::prepare(&pattern, &case.nodes).await.unwrap());
     let mut found: BTreeMap<Vec<u64>, u64> = BTreeMap::new();
     let mut rows = 0;
@@ -257,6 +292,7 @@ fn each_node_is_bound_once_by_one_of_the_cursors() {
             }],
             kept: Vec::new(),
             counted: true,
+            mode: TraversalMode::Auto,
         };
         let matching = Arc::new(Matching::prepare(&pattern, &[]).await.unwrap());
         for cursors in [1, 2, 3] {
@@ -289,6 +325,7 @@ async fn refused(change: impl Fn(&mut MatchPattern)) -> &'static str {
         hops: vec![hop(0, 1), hop(2, 1), hop(2, 3)],
         kept: vec![3],
         counted: true,
+        mode: TraversalMode::Auto,
     };
     assert_eq!(pattern.check().map_err(|e| e.code()), Ok(()));
     change(&mut pattern);
@@ -330,6 +367,7 @@ fn more_assignments_than_a_number_holds_are_refused() {
                 hops: hops.collect(),
                 kept: Vec::new(),
                 counted: true,
+                mode: TraversalMode::Auto,
             };
             let matching = Arc::new(Matching::prepare(&pattern, &[]).await.unwrap());
             let answer = MatchCursor::new(&matching, 0, 1).next(10).await;
@@ -338,5 +376,109 @@ fn more_assignments_than_a_number_holds_are_refused() {
                 false => assert_eq!(answer.unwrap_err().code(), "ResourceLimitExceeded"),
             }
         }
+    });
+}
+
+/// A path of two hops over one large fragment and small ones.
+async fn after_commits(graph: &mut Graph, commits: u64) -> MatchPattern {
+    let large: Vec<(u64, u64)> = (0..4_000).map(|i| (i % 500, i * i % 499)).collect();
+    graph.add(&large, 1, None).await;
+    for commit in 0..commits {
+        // Of some the large fragment has the edge, too.
+        let node = commit * 7 % 600;
+        graph
+            .add(&[(node, node * node % 499), (node, 501)], 0, None)
+            .await;
+    }
+    let edges = graph.edges().await;
+    let hop = |left, right| MatchHop {
+        left,
+        right,
+        edges: edges.clone(),
+        direction: Direction::Out,
+        distinct: true,
+    };
+    MatchPattern {
+        variables: 3,
+        hops: vec![hop(0, 1), hop(1, 2)],
+        kept: Vec::new(),
+        counted: true,
+        mode: TraversalMode::Auto,
+    }
+}
+
+async fn paths(pattern: &MatchPattern, nodes: &[MatchNodes]) -> (i64, Arc<Matching>) {
+    let matching = Arc::new(Matching::prepare(pattern, nodes).await.unwrap());
+    let mut cursor = MatchCursor::new(&matching, 0, 1);
+    let rows = cursor.next(10).await.unwrap();
+    (rows.map_or(0, |rows| rows.counts.iter().sum()), matching)
+}
+
+#[test]
+fn nodes_of_several_fragments_are_merged_once_for_all_that_look_many_up() {
+    block_on(async {
+        let mut graph = Graph::new();
+        let pattern = after_commits(&mut graph, 20).await;
+        let mut edges = graph.live();
+        edges.sort_unstable();
+        edges.dedup();
+        let from = |node| edges.iter().filter(|(src, _)| *src == node).count() as i64;
+        let all: i64 = edges.iter().map(|(_, dst)| from(*dst)).sum();
+        let one: i64 = edges
+            .iter()
+            .filter(|(src, _)| *src == 7)
+            .map(|(_, dst)| from(*dst))
+            .sum();
+        let few = [Some(vec![7]), None, None];
+        // Few nodes are not worth it, but use what is there.
+        for (nodes, expected, merged) in [
+            (&few[..], one, false),
+            (&[][..], all, true),
+            (&[][..], all, true),
+            (&few[..], one, true),
+        ] {
+            let listed = MatchPattern {
+                mode: TraversalMode::Adjacency,
+                ..pattern.clone()
+            };
+            let (found, matching) = paths(&listed, nodes).await;
+            assert_eq!(
+                (found, matching.stats().merged_nodes > 0),
+                (expected, merged)
+            );
+        }
+    });
+}
+
+#[test]
+fn few_nodes_are_followed_without_the_lists_of_all() {
+    block_on(async {
+        let mut graph = Graph::new();
+        let pattern = after_commits(&mut graph, 3).await;
+        let nodes = [Some(vec![7, 9]), None, None];
+        let index = MatchPattern {
+            mode: TraversalMode::Index,
+            ..pattern.clone()
+        };
+        let (found, matching) = paths(&index, &nodes).await;
+        let stats = matching.stats();
+        assert!(
+            stats
+                .hops
+                .iter()
+                .all(|hop| (hop.index, hop.adjacency) == (1, 0))
+        );
+        assert_eq!((stats.cache_hits, stats.cache_misses), (0, 0));
+        let listed = MatchPattern {
+            mode: TraversalMode::Adjacency,
+            ..pattern.clone()
+        };
+        let (expected, matching) = paths(&listed, &nodes).await;
+        assert!(matching.stats().hops.iter().all(|hop| hop.index == 0));
+        assert!(expected > 0 && found == expected, "{found} {expected}");
+        // In memory, they are no longer left aside.
+        let (found, matching) = paths(&pattern, &nodes).await;
+        assert_eq!(found, expected);
+        assert!(matching.stats().hops.iter().all(|hop| hop.index == 0));
     });
 }

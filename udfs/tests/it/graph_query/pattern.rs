@@ -53,6 +53,8 @@ struct Block {
     steps: Vec<Step>,
     /// variable, comparison, constant
     filters: Vec<(usize, &'static str, i32)>,
+    /// variable, number of the node that it is
+    keys: Vec<(usize, usize)>,
     /// variable, variable: equal x
     across: Vec<(usize, usize)>,
     nots: Vec<Block>,
@@ -79,11 +81,15 @@ pub fn question(random: &mut Random) -> Question {
     };
     let block = generator.block(&[], 0);
     let kinds = generator.kinds.clone();
-    let shown: Vec<usize> = block.vars.clone();
+    let all: Vec<usize> = block.vars.clone();
     let edges: Vec<usize> = block.steps.iter().filter_map(bound).collect();
     if random.one_in(2) {
         return summary(random, &block, &kinds, &edges);
     }
+    // Not every variable is shown.
+    let some = all.iter().copied();
+    let some: Vec<usize> = some.filter(|_| !random.one_in(3)).collect();
+    let shown = if some.is_empty() { all } else { some };
     Question {
         gq: gq(&block, &kinds, &shown, &edges),
         sql: sql(&block, &kinds, &shown, &edges),
@@ -263,6 +269,10 @@ impl Generator<'_> {
             let op = ["=", "!=", "<", ">="][self.random.below(4)];
             block.filters.push((var, op, self.random.below(5) as i32));
         }
+        if self.random.one_in(3) {
+            let var = all[self.random.below(all.len())];
+            block.keys.push((var, self.random.below(5)));
+        }
         if self.random.one_in(4) && all.len() > 1 {
             let (a, b) = (
                 all[self.random.below(all.len())],
@@ -309,6 +319,9 @@ fn gq_block(block: &Block, kinds: &[Kind], text: &mut String) {
     for (var, op, value) in &block.filters {
         write!(text, "$v{var}.x {op} {value} ").unwrap();
     }
+    for (var, number) in &block.keys {
+        write!(text, "$v{var}.name = \"a{number}\" ").unwrap();
+    }
     for (a, b) in &block.across {
         write!(text, "$v{a}.x = $v{b}.x ").unwrap();
     }
@@ -338,6 +351,7 @@ fn mentioned(block: &Block) -> Vec<usize> {
         vars.extend([*a, *b]);
     }
     vars.extend(block.filters.iter().map(|(var, ..)| *var));
+    vars.extend(block.keys.iter().map(|(var, _)| *var));
     vars.extend(block.across.iter().flat_map(|(a, b)| [*a, *b]));
     for inner in &block.nots {
         let outer = mentioned(inner).into_iter();
@@ -379,6 +393,9 @@ fn relation(block: &Block, kinds: &[Kind]) -> String {
     }
     for (var, op, value) in &block.filters {
         conditions.push(format!("v{var}.x {op} {value}"));
+    }
+    for (var, number) in &block.keys {
+        conditions.push(format!("v{var}.id = 'a{number}'"));
     }
     for (a, b) in &block.across {
         conditions.push(format!("v{a}.x = v{b}.x"));
