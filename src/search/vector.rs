@@ -12,6 +12,8 @@ use crate::Result;
 use crate::ann::{self, Metric, Query, Regime, Scratch, SearchOptions, TopK};
 use crate::table::manifest::Entry;
 
+/// Distances after which other tasks have their turn.
+const TURN: u64 = 16_384;
 /// Share of a fragment's rows below which they are read one by one, unless all are held.
 const FEW: u64 = 16;
 
@@ -88,7 +90,7 @@ impl TableSearch {
         }
         // The largest first: what it finds bounds the search of the others.
         parts.sort_by_key(|(entry, rows)| (u64::MAX - rows.answer().len(), entry.id));
-        let (mut found, mut reports) = (Vec::new(), Vec::new());
+        let (mut found, mut reports, mut turn) = (Vec::new(), Vec::new(), 0);
         for (entry, rows) in parts {
             let bound = bound(&mut found, wanted.k);
             let part = self
@@ -104,8 +106,13 @@ impl TableSearch {
                 },
                 value,
             }));
+            turn += report.visited;
             reports.push(report);
-            tokio::task::yield_now().await;
+            // To yield costs as much as some hundred distances.
+            if turn >= TURN {
+                tokio::task::yield_now().await;
+                turn = 0;
+            }
         }
         let found = self.merged(found, wanted.k, |a, b| a.total_cmp(&b)).await?;
         Ok((found, reports))
