@@ -219,10 +219,8 @@ mod tests {
                     let exact = f64::from(query.distance(vectors.row(position)).unwrap());
                     let least = asked.least(position);
                     // Of a row that codes say nothing about it may be NaN.
-                    assert!(
-                        !(least > exact),
-                        "{metric:?} {dimensions}: {least} > {exact}"
-                    );
+                    let above = least > exact;
+                    assert!(!above, "{metric:?} {dimensions}: {least} > {exact}");
                 }
             }
         }
