@@ -4,10 +4,12 @@
 //! A node that only the largest layer knows has its list there, as it lies. The lists of the others are
 //! merged when they are looked up, or once for a version, when so many nodes are looked up that it pays.
 
+use std::iter::Peekable;
 use std::sync::Arc;
+use std::vec::IntoIter;
 
 use super::layer::{Layer, Loader, finish};
-use super::lists::{Bits, Lists, ListsBuilder};
+use super::lists::{Bits, Lists, ListsBuilder, pair};
 use super::pace::Pace;
 use super::union::Topology;
 use crate::Result;
@@ -82,7 +84,8 @@ pub(super) async fn apart(
         None => {
             let budget = loader.reader.budget();
             let beside = Beside::of(&topology, largest, budget)?;
-            let made = match loader.many {
+            // In both directions no layer has most edges, but for dead ones.
+            let made = match loader.many && direction != Direction::Both {
                 true => {
                     let most = store.indexes().most_made();
                     let made = merge(&topology, &beside, budget, most, &mut *loader.pace);
@@ -101,7 +104,6 @@ pub(super) async fn apart(
     loader.stats.merged_nodes += merged.nodes as u64;
     let rest = Layer::of(Arc::clone(&merged.lists));
     topology.layers = vec![topology.layers.swap_remove(largest), rest];
-    // An edge from a node to itself is merged already.
     topology.outs = topology.layers.len();
     topology.parallel = topology.layers.iter().any(Layer::parallel);
     topology.beside = Some(Arc::clone(&merged.beside));
@@ -124,17 +126,21 @@ async fn merge(
 ) -> Result<(Arc<Merged>, usize)> {
     let mut memory = Reservation::new(budget);
     let nodes = beside.nodes.numbers().count();
-    // The keys with their places, and room for what finishing takes.
+    // The keys with their places, and room for what finishing takes; the edges of the small layers.
+    let largest = &topology.layers[beside.largest];
+    let small = topology.edges() - largest.edges();
     memory.resize(nodes.saturating_mul(4 * size_of::<u32>()))?;
-    let (mut lists, mut buffer) = (ListsBuilder::default(), Vec::new());
+    memory.grow(small.saturating_mul(size_of::<u64>()))?;
+    let mut others = others(topology, beside.largest, small)
+        .into_iter()
+        .peekable();
+    let (mut lists, mut own) = (ListsBuilder::default(), Vec::new());
     for node in beside.nodes.numbers() {
         let node = node as u32;
-        topology.merge(node, false, &mut buffer);
-        lists.reserve(buffer.len(), &mut memory)?;
-        for end in &buffer {
-            lists.push(node, *end);
-        }
-        if pace.due(buffer.len() + topology.layers.len()) {
+        own.clear();
+        largest.append(node, &mut own);
+        weave((node, &own), &mut others, &mut lists, &mut memory)?;
+        if pace.due(own.len() + 8) {
             Pace::rest().await;
         }
     }
@@ -156,4 +162,41 @@ async fn merge(
         }),
         bytes,
     ))
+}
+
+/// The edges of all layers but the largest, ascending.
+fn others(topology: &Topology, largest: usize, count: usize) -> Vec<u64> {
+    let mut pairs = Vec::with_capacity(count);
+    for (at, layer) in topology.layers.iter().enumerate() {
+        if at != largest {
+            layer.each(&mut |key, end| pairs.push(pair(key, end)));
+        }
+    }
+    pairs.sort_unstable();
+    pairs
+}
+
+/// Adds the ends of a node and those that the next pairs have of it; both ascend.
+fn weave(
+    (node, own): (u32, &[u32]),
+    others: &mut Peekable<IntoIter<u64>>,
+    lists: &mut ListsBuilder,
+    memory: &mut Reservation,
+) -> Result<()> {
+    lists.reserve(own.len(), memory)?;
+    let mut rest = own;
+    while let Some(next) = others.next_if(|next| (next >> 32) as u32 <= node) {
+        let end = next as u32;
+        let (before, after) = rest.split_at(rest.partition_point(|own| *own <= end));
+        before.iter().for_each(|end| {
+            lists.push(node, *end);
+        });
+        lists.reserve(after.len() + 1, memory)?;
+        lists.push(node, end);
+        rest = after;
+    }
+    rest.iter().for_each(|end| {
+        lists.push(node, *end);
+    });
+    Ok(())
 }

@@ -83,10 +83,23 @@ impl Layer {
             return;
         };
         let range = self.lists.range(stored);
+        if self.is_plain(&range) {
+            out.extend_from_slice(self.lists.ends(range));
+            return;
+        }
         let ends = self.lists.ends(range.clone()).iter().zip(range);
         let live =
             ends.filter(|(_, position)| self.dead.as_ref().is_none_or(|dead| !dead.get(*position)));
         out.extend(live.map(|(end, _)| shift(self.end_shift, *end)));
+    }
+
+    /// Calls `visit` with key and end of each edge.
+    pub(super) fn each(&self, visit: &mut dyn FnMut(u32, u32)) {
+        self.lists.each(&mut |position, key, end| {
+            if self.dead.as_ref().is_none_or(|dead| !dead.get(position)) {
+                visit(shift(self.key_shift, key), shift(self.end_shift, end));
+            }
+        });
     }
 
     /// Edges, dead ones included.

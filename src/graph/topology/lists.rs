@@ -223,7 +223,8 @@ impl Lists {
         })
     }
 
-    fn each(&self, visit: &mut dyn FnMut(usize, u32, u32)) {
+    /// Calls `visit` with place, key and end of each edge.
+    pub(super) fn each(&self, visit: &mut dyn FnMut(usize, u32, u32)) {
         for (key, range) in self.by_key() {
             for position in range {
                 visit(position, key, self.ends[position]);
