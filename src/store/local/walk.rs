@@ -59,7 +59,7 @@ impl Walk {
             if entry.is_dir {
                 let prefix = key + DELIMITER;
                 if !self.is_below_offset(&prefix) {
-                    levels.push(read_level(inner, prefix)?);
+                    levels.push(read_level(inner, prefix, self.offset.as_ref())?);
                 }
             } else if self
                 .offset
@@ -83,7 +83,7 @@ impl Walk {
         if self.is_below_offset(&prefix) {
             return Ok(Vec::new());
         }
-        Ok(vec![read_level(inner, prefix)?])
+        Ok(vec![read_level(inner, prefix, self.offset.as_ref())?])
     }
 
     /// Whether no key that begins with `prefix` is past the offset.
@@ -98,7 +98,7 @@ impl Walk {
 
 /// The objects and directories directly below `prefix`.
 pub(super) fn list_level(inner: &Arc<Inner>, prefix: &Path) -> Result<ListResult> {
-    let level = read_level(inner, level_prefix(prefix))?;
+    let level = read_level(inner, level_prefix(prefix), None)?;
     let mut listed = ListResult {
         common_prefixes: Vec::new(),
         objects: Vec::new(),
@@ -122,8 +122,9 @@ fn level_prefix(prefix: &Path) -> String {
     }
 }
 
-/// Reads one directory in key order; one that is not there is empty.
-fn read_level(inner: &Arc<Inner>, prefix: String) -> Result<Level> {
+/// Reads one directory in key order, without files that are not past `offset`; one that is not there is
+/// empty.
+fn read_level(inner: &Arc<Inner>, prefix: String, offset: Option<&Path>) -> Result<Level> {
     let dir = match prefix.strip_suffix(DELIMITER) {
         None => inner.root.clone(),
         Some(key) => match Path::parse(key) {
@@ -141,6 +142,10 @@ fn read_level(inner: &Arc<Inner>, prefix: String) -> Result<Level> {
     };
     if prefix.is_empty() {
         entries.retain(|e| e.name != TEMP);
+    }
+    // A look at the head lists a thousand slots for the one or none that is new.
+    if let Some(last) = offset.and_then(|o| o.as_ref().strip_prefix(prefix.as_str())) {
+        entries.retain(|e| e.is_dir || e.name.as_str() > last);
     }
     // The keys of a directory go on with a delimiter, which sorts after `-` and `.`.
     let order =
