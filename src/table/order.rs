@@ -101,7 +101,7 @@ impl OrderCheck {
                 disorder = Some((row, keys.key(row).to_owned()));
             }
         }
-        self.extend_range(keys);
+        self.extend_range(keys, disorder.is_none());
         if let Some(last) = keys.len().checked_sub(1) {
             let (a, b, key) = keys.get(last);
             self.last = Some((a, b, key.to_owned()));
@@ -109,9 +109,13 @@ impl OrderCheck {
         disorder
     }
 
-    fn extend_range(&mut self, keys: &SortKeys) {
+    fn extend_range(&mut self, keys: &SortKeys, sorted: bool) {
         let all = || (0..keys.len()).map(|row| keys.key(row));
-        let (Some(min), Some(max)) = (all().min(), all().max()) else {
+        let ends = match sorted && self.layout != Layout::Edge {
+            true => (all().next(), all().next_back()),
+            false => (all().min(), all().max()),
+        };
+        let (Some(min), Some(max)) = ends else {
             return;
         };
         match &mut self.range {

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use arrow::array::{Array, AsArray};
 use futures::TryStreamExt;
 use roaring::RoaringBitmap;
+use twox_hash::XxHash3_128;
 
 use super::{Checks, Surveyed};
 use crate::digest::Digest;
@@ -39,15 +40,6 @@ pub(super) async fn check_table(
         Layout::Embedding => Some(LogicalMask::load(store, &env.budget, &surveyed.entries).await),
         Layout::Node | Layout::Edge | Layout::Neighbors => None,
     };
-    let mut live = 0;
-    for entry in &surveyed.entries {
-        if let Some(fragment) = &entry.fragment {
-            check_rows(&reader, checks, entry, fragment).await;
-            check_dead(&reader, checks, entry, fragment, mask.as_ref()).await;
-            live += fragment.rows.saturating_sub(fragment.dead.rows);
-        }
-    }
-    check_counts(store, env, checks, surveyed, live).await;
     let table = &surveyed.table;
     // A source with equal keys gives a table with equal keys; its fold says so.
     let unique = match table.layout {
@@ -55,17 +47,86 @@ pub(super) async fn check_table(
         Layout::Node | Layout::Edge => true,
         Layout::Neighbors => false,
     };
+    let (mut live, mut keys) = (0, LiveKeys::new(&reader, unique));
+    for entry in &surveyed.entries {
+        if let Some(fragment) = &entry.fragment {
+            check_rows(&reader, checks, entry, fragment, &mut keys).await;
+            check_dead(&reader, checks, entry, fragment, mask.as_ref()).await;
+            live += fragment.rows.saturating_sub(fragment.dead.rows);
+        }
+    }
+    check_counts(store, env, checks, surveyed, live).await;
     if unique {
-        let found = repeated_key(&reader, &surveyed.entries, live).await;
+        let found = match keys.all_differ() {
+            true => Ok(None),
+            false => repeated_key(&reader, &surveyed.entries, live).await,
+        };
         let found = found.map(|key| key.map_or("unique".to_owned(), |k| format!("{k:?} repeats")));
         checks.push(&surveyed.key, "unique_keys", "unique".to_owned(), found);
     }
 }
 
+/// Hashes of the live keys of a table, as long as they are few enough to be held.
+struct LiveKeys {
+    /// `None` once they were too many, or nobody asks.
+    hashes: Option<Vec<u64>>,
+    memory: Reservation,
+}
+
+impl LiveKeys {
+    fn new(reader: &TableReader, wanted: bool) -> Self {
+        Self {
+            hashes: wanted.then(Vec::new),
+            memory: Reservation::new(reader.budget()),
+        }
+    }
+
+    /// Adds the rows of a fragment from position `first` on that are not dead.
+    fn add(&mut self, keys: &SortKeys, first: u64, dead: &RoaringBitmap) {
+        let Some(hashes) = &mut self.hashes else {
+            return;
+        };
+        let all = hashes.len() + keys.len();
+        let room = all as u64 <= KEYS_AT_ONCE;
+        if !room || self.memory.resize(all * size_of::<u64>()).is_err() {
+            return self.give_up();
+        }
+        for (row, position) in (0..keys.len()).zip(first..) {
+            let dead = !dead.is_empty() && u32::try_from(position).is_ok_and(|p| dead.contains(p));
+            if !dead {
+                hashes.push(XxHash3_128::oneshot(keys.key(row).as_bytes()) as u64);
+            }
+        }
+    }
+
+    fn give_up(&mut self) {
+        self.hashes = None;
+    }
+
+    /// Whether they are certainly different; `false` says nothing.
+    fn all_differ(self) -> bool {
+        let Some(mut hashes) = self.hashes else {
+            return false;
+        };
+        hashes.sort_unstable();
+        hashes.windows(2).all(|pair| pair[0] != pair[1])
+    }
+}
+
 /// Rows, order and key range of a fragment, from its key columns.
-async fn check_rows(reader: &TableReader, checks: &mut Checks, entry: &Entry, fragment: &Fragment) {
+async fn check_rows(
+    reader: &TableReader,
+    checks: &mut Checks,
+    entry: &Entry,
+    fragment: &Fragment,
+    live: &mut LiveKeys,
+) {
     let key = &fragment.file.object.key;
-    let (found, order) = match walk(reader, entry).await {
+    let walked = walk(reader, entry, live).await;
+    if walked.is_err() {
+        live.give_up();
+    }
+    let (found, order) = match walked {
         Ok((rows, disorder, range)) => (Ok((rows, range)), Ok(disorder)),
         Err(error) => (Err(error), Ok(None)),
     };
@@ -88,6 +149,7 @@ async fn check_rows(reader: &TableReader, checks: &mut Checks, entry: &Entry, fr
 async fn walk(
     reader: &TableReader,
     entry: &Entry,
+    live: &mut LiveKeys,
 ) -> Result<(u64, Option<String>, Option<KeyRange>)> {
     let layout = reader.table().layout;
     let ids = sort_columns(layout);
@@ -98,9 +160,11 @@ async fn walk(
         let all = std::slice::from_ref(&all);
         let mut batches = stream(&open, projection, all, none, BATCH_ROWS, reader.budget())?;
         while let Some(batch) = batches.try_next().await? {
-            let wrong = order.push(&SortKeys::of(layout, &batch, ids)?);
+            let keys = SortKeys::of(layout, &batch, ids)?;
+            let wrong = order.push(&keys);
+            live.add(&keys, rows, &open.dead);
             disorder = disorder.or(wrong.map(|(row, key)| (rows + row as u64, key)));
-            rows += batch.num_rows() as u64;
+            rows += keys.len() as u64;
         }
     }
     let disorder = disorder.map(|(row, key)| format!("row {row} with key {key:?} out of order"));
