@@ -1,19 +1,25 @@
 //! The rows with the nearest vectors.
 
 use std::cell::RefCell;
+use std::num::NonZero;
 
 use futures::TryStreamExt;
+use tokio::task::JoinSet;
 
 use super::fragment::{Rows, components, lists};
 use super::rows::{Allowed, LiveRows, positions_order_keys};
 use super::take::RowAt;
 use super::{Found, TableSearch};
-use crate::Result;
 use crate::ann::{self, Metric, Query, Regime, Scratch, SearchOptions, TopK};
 use crate::table::manifest::Entry;
+use crate::{Error, Result};
 
 /// Distances after which other tasks have their turn.
 const TURN: u64 = 16_384;
+/// Rows that are worth a task of their own.
+const LANE_ROWS: u64 = 8_192;
+/// Tasks of one search, at most.
+const MOST_LANES: usize = 8;
 /// Share of a fragment's rows below which they are read one by one, unless all are held.
 const FEW: u64 = 16;
 
@@ -66,6 +72,16 @@ pub struct Searched {
     pub visited: u64,
 }
 
+/// An entry with a fragment, and its rows.
+type Part = (Entry, LiveRows);
+
+/// What was found in some fragments, and how.
+#[derive(Default)]
+struct Done {
+    found: Vec<Found>,
+    reports: Vec<Searched>,
+}
+
 impl TableSearch {
     /// The `k` nearest rows of those that may answer, nearest first, equal ones by key: exactly
     /// `min(k, rows that may answer and have a vector)` of them. Distances are those of
@@ -90,32 +106,83 @@ impl TableSearch {
         }
         // The largest first: what it finds bounds the search of the others.
         parts.sort_by_key(|(entry, rows)| (u64::MAX - rows.answer().len(), entry.id));
-        let (mut found, mut reports, mut turn) = (Vec::new(), Vec::new(), 0);
+        let parts: Vec<Part> = parts
+            .into_iter()
+            .map(|(entry, rows)| (entry.clone(), rows))
+            .collect();
+        let lanes = lanes(&parts);
+        let mut rest = parts.into_iter();
+        let first: Vec<Part> = match lanes {
+            1 => rest.by_ref().collect(),
+            _ => rest.by_ref().take(1).collect(),
+        };
+        let mut done = self.in_fragments(column, wanted, first, None).await?;
+        let most = bound(&mut done.found, wanted.k);
+        // Tasks end with this future.
+        let mut tasks = JoinSet::new();
+        for parts in dealt(rest, lanes) {
+            let (search, column, query) = (self.clone(), *column, wanted.query.clone());
+            let (k, exact) = (wanted.k, wanted.exact);
+            tasks.spawn(async move {
+                let query = &query;
+                let wanted = Nearest { query, k, exact };
+                search.in_fragments(&column, wanted, parts, most).await
+            });
+        }
+        while let Some(part) = tasks.join_next().await {
+            let part = part.map_err(|e| Error::TaskFailed {
+                operation: "search of vectors",
+                source: Box::new(e),
+            })??;
+            done.found.extend(part.found);
+            done.reports.extend(part.reports);
+        }
+        done.reports
+            .sort_by_key(|r| (u64::MAX - r.candidates, r.entry));
+        let found = self
+            .merged(done.found, wanted.k, |a, b| a.total_cmp(&b))
+            .await?;
+        Ok((found, done.reports))
+    }
+
+    /// The nearest rows of some fragments, one after another: all of each that may be among the `k`
+    /// nearest and are no farther than `most`.
+    async fn in_fragments(
+        &self,
+        column: &VectorColumn,
+        wanted: Nearest<'_>,
+        parts: Vec<Part>,
+        most: Option<f32>,
+    ) -> Result<Done> {
+        let (mut done, mut turn) = (Done::default(), 0);
         for (entry, rows) in parts {
-            let bound = bound(&mut found, wanted.k);
+            let bound = match (bound(&mut done.found, wanted.k), most) {
+                (Some(own), Some(most)) => Some(own.min(most)),
+                (own, most) => own.or(most),
+            };
             let part = self
-                .in_fragment(entry, column, wanted, &rows, bound)
+                .in_fragment(&entry, column, wanted, &rows, bound)
                 .await?;
             let Some((hits, report)) = part else {
                 continue;
             };
-            found.extend(hits.into_iter().map(|(value, position)| Found {
-                row: RowAt {
-                    entry: entry.id,
-                    position,
-                },
-                value,
-            }));
+            done.found
+                .extend(hits.into_iter().map(|(value, position)| Found {
+                    row: RowAt {
+                        entry: entry.id,
+                        position,
+                    },
+                    value,
+                }));
             turn += report.visited;
-            reports.push(report);
+            done.reports.push(report);
             // To yield costs as much as some hundred distances.
             if turn >= TURN {
                 tokio::task::yield_now().await;
                 turn = 0;
             }
         }
-        let found = self.merged(found, wanted.k, |a, b| a.total_cmp(&b)).await?;
-        Ok((found, reports))
+        Ok(done)
     }
 
     /// The `k` nearest rows, and all others that are as near as the last of them within `slack`; nearest
@@ -177,6 +244,25 @@ impl TableSearch {
             k = k.saturating_mul(2);
         }
     }
+}
+
+/// In how many tasks the fragments behind the first are searched: more than one only where a task has
+/// more to do than to be woken.
+fn lanes(parts: &[Part]) -> usize {
+    let rows: u64 = parts.iter().skip(1).map(|(_, r)| r.answer().len()).sum();
+    let most = usize::try_from(rows / LANE_ROWS).unwrap_or(usize::MAX);
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
+    threads.min(most).clamp(1, MOST_LANES)
+}
+
+/// Fragments that descend by size, dealt out to `lanes` in turn.
+fn dealt(parts: impl Iterator<Item = Part>, lanes: usize) -> Vec<Vec<Part>> {
+    let mut dealt: Vec<Vec<Part>> = vec![Vec::new(); lanes];
+    for (at, part) in parts.enumerate() {
+        dealt[at % lanes].push(part);
+    }
+    dealt.retain(|parts| !parts.is_empty());
+    dealt
 }
 
 /// The k-th least distance, once there are so many.

@@ -198,6 +198,52 @@ async fn a_table_is_searched_alike_with_indexes_and_without_at_every_version() {
     }
 }
 
+/// Fragments that are large enough to be searched by several tasks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn large_fragments_are_searched_alike_by_several_tasks() {
+    const ROWS: usize = 9_000;
+    let catalog = process(Arc::new(InMemory::new()), 1);
+    let (mut noise, source) = (Noise(9), Source::default());
+    for part in ["a", "b", "c"] {
+        for key in 0..ROWS {
+            source.set(&format!("{part}{key}"), &text(&mut noise));
+        }
+        match part {
+            "a" => drop(generate(&catalog, &source).await.1.unwrap()),
+            _ => drop(
+                refresh(&catalog, &source, Deletes::Tombstone)
+                    .await
+                    .1
+                    .unwrap(),
+            ),
+        }
+    }
+    let search = search_of(&catalog, None).await;
+    let [Index::Vector { column, .. }, _] = indexes() else {
+        panic!("two indexes");
+    };
+    for _ in 0..3 {
+        let query = Query::new(Metric::Cosine, vector_of(&text(&mut noise)).await).unwrap();
+        let all = oracle(&source.rows(), &query).await;
+        for k in [1, 10, 700] {
+            let wanted = Nearest {
+                query: &query,
+                k,
+                exact: false,
+            };
+            let (found, searched) = search
+                .nearest(&column, wanted, &Allowed::All)
+                .await
+                .unwrap();
+            assert_eq!(searched.len(), 3);
+            let places: Vec<RowAt> = found.iter().map(|f| f.row).collect();
+            let values = found.iter().map(|f| f.value);
+            let found: Vec<(f32, String)> = values.zip(keys(&search, &places).await).collect();
+            assert!(found == all[..k], "k {k}: {found:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn an_index_changes_neither_version_nor_identity_nor_commit() {
     let base: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
