@@ -260,6 +260,18 @@ impl Spool {
         Ok(Arc::new(table.map_err(from_datafusion)?))
     }
 
+    /// The rows, if all of them are in memory.
+    pub(crate) fn held(&self) -> Option<Vec<RecordBatch>> {
+        let mut held = Vec::new();
+        for segment in &self.segments {
+            match &segment.inner.rows {
+                Rows::Memory(batches) => held.extend_from_slice(batches),
+                Rows::File(_) => return None,
+            }
+        }
+        Some(held)
+    }
+
     /// All rows, segment after segment.
     pub(crate) fn read(&self) -> stream::BoxStream<'static, Result<RecordBatch>> {
         let segments = self.segments.clone();

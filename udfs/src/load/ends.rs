@@ -7,18 +7,20 @@ use arrow::array::{Array, AsArray, BooleanArray, RecordBatch, StringBuilder, UIn
 use arrow::compute::{and, filter_record_batch, is_not_null};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use futures::TryStreamExt;
-use stratagraph::Result;
 use stratagraph::graph::schema::{EdgeEnds, GraphType};
 use stratagraph::graph::violation::Violation;
-use stratagraph::table::read::TableReader;
+use stratagraph::table::read::{ReadOptions, TableReader};
+use stratagraph::table::schema::id;
+use stratagraph::{Error, Result};
 
 use super::attempt::{Attempt, TypeState};
 use super::few::{self, few};
 use super::found::{Found, numbers, shown};
+use super::joined::Joined;
 use super::plans::{Plan, SPOOLS};
 use super::rows::ended_schema;
 use crate::host::Host;
-use crate::spool::{Spool, Spooler};
+use crate::spool::{SegmentWriter, Spool, Spooler};
 
 /// Ids that are looked up at once.
 const GROUP_IDS: usize = 65_536;
@@ -103,6 +105,15 @@ impl NodeIds {
     }
 }
 
+/// Edges of the load with an end of a type, counted once for each end.
+fn edges_of(edge: &TypeState<'_>, node: &TypeState<'_>) -> u64 {
+    let (Some(ends), Some(keyed)) = (&edge.of.edge, &edge.keyed) else {
+        return 0;
+    };
+    let ends = [ends.from, ends.to].into_iter();
+    ends.filter(|end| *end == node.of.id).count() as u64 * keyed.rows.rows()
+}
+
 impl Attempt<'_> {
     /// The nodes of a type: those of the load, and the stored ones that edges of the load name.
     pub(crate) async fn node_ids(&self, node: &TypeState<'_>) -> Result<NodeIds> {
@@ -114,6 +125,11 @@ impl Attempt<'_> {
         };
         if let Some(few) = self.few_node_ids(node, &stored).await? {
             ids.spools.extend(few);
+            return Ok(ids);
+        }
+        let named: u64 = self.states().map(|edge| edges_of(edge, node)).sum();
+        if own.is_none() && node.gone.is_none() && stored.table().live_rows <= named {
+            ids.spools.push(self.all_ids(&stored).await?);
             return Ok(ids);
         }
         let mut plan = Plan::new(self.host());
@@ -151,6 +167,20 @@ impl Attempt<'_> {
         ids.spools
             .push(look_up(self.host(), &plan, &sql, &stored).await?);
         Ok(ids)
+    }
+
+    /// All stored nodes of a type.
+    async fn all_ids(&self, stored: &TableReader) -> Result<Spool> {
+        let mut segment = Spooler::new(self.host(), ids_schema(), "stored ids", SPOOLS).segment();
+        let options = ReadOptions::columns(&[id::ID, id::RID]);
+        for entry in stored.entries().await?.iter() {
+            let mut rows = stored.fragment_stream(entry, &options).await?;
+            while let Some(batch) = rows.try_next().await? {
+                let columns = batch.columns().to_vec();
+                segment.push(RecordBatch::try_new(ids_schema(), columns)?)?;
+            }
+        }
+        Ok(Spool::new(ids_schema(), vec![segment.finish()?]))
     }
 
     /// The stored nodes of a type that edges of the load name, if all that has to be looked at are few
@@ -205,12 +235,64 @@ impl Attempt<'_> {
         to: (&GraphType, &NodeIds),
         found: &mut Found,
     ) -> Result<Spool> {
-        let plan = Plan::new(self.host()).with_rows("loaded", rows)?;
-        let (plan, sources) = from.1.register(plan, "sources")?;
-        let (plan, targets) = to.1.register(plan, "targets")?;
         let schema = ended_schema(edge.of);
         let own = schema.fields().len() - 2;
-        let columns = schema.fields().iter().take(own);
+        let whole = |batch: RecordBatch, found: &mut Found| {
+            let batch = RecordBatch::try_new(Arc::clone(&schema), batch.columns().to_vec())?;
+            let ends = [(2, own, from.0), (3, own + 1, to.0)];
+            for (text, rid, node) in ends {
+                self.missing_ends(edge.of, &batch, (text, rid), node, found)?;
+            }
+            let [a, b] = [own, own + 1].map(|rid| is_not_null(batch.column(rid)));
+            let whole = and(&a?, &b?)?;
+            Ok::<_, Error>(match whole.true_count() == batch.num_rows() {
+                true => batch,
+                false => filter_record_batch(&batch, &whole)?,
+            })
+        };
+        let spooler = Spooler::new(self.host(), Arc::clone(&schema), "edges", SPOOLS);
+        let segment = if let Some(edges) = self.few_with_ends(rows, &schema, [from.1, to.1]).await?
+        {
+            let mut segment = spooler.segment();
+            segment.push(whole(edges, found)?)?;
+            segment
+        } else if let Some(joined) =
+            Joined::new(self.host(), rows, [&from.1.spools, &to.1.spools]).await?
+        {
+            let (mut edges, mut unsorted) = (Vec::new(), joined.rows(self.host(), &schema));
+            while let Some(batch) = unsorted.try_next().await? {
+                edges.push(whole(batch, found)?);
+            }
+            let mut segment = spooler.segment();
+            let mut sorted = joined.sorted(self.host(), edges).await?;
+            while let Some(batch) = sorted.try_next().await? {
+                segment.push(batch)?;
+            }
+            segment
+        } else {
+            let start = || (spooler.segment(), Found::default());
+            let take = |state: &mut (SegmentWriter, Found), batch: RecordBatch| {
+                state.0.push(whole(batch, &mut state.1)?)
+            };
+            let (plan, sql) = self.ends_plan(rows, &schema, [from.1, to.1])?;
+            let (segment, missing) = plan.fold(&sql, start, take).await?;
+            found.merge(missing);
+            segment
+        };
+        Ok(Spool::new(Arc::clone(&schema), vec![segment.finish()?]))
+    }
+
+    /// The plan that joins edges with the row ids of their ends and sorts them.
+    fn ends_plan(
+        &self,
+        rows: &Spool,
+        schema: &SchemaRef,
+        [from, to]: [&NodeIds; 2],
+    ) -> Result<(Plan<'_>, String)> {
+        let plan = Plan::new(self.host()).with_rows("loaded", rows)?;
+        let (plan, sources) = from.register(plan, "sources")?;
+        let (plan, targets) = to.register(plan, "targets")?;
+        let columns = schema.fields().iter().take(schema.fields().len() - 2);
         let columns: Vec<String> = columns.map(|f| format!("e.{}", f.name())).collect();
         let sql = format!(
             "SELECT {}, e.a, t.x AS b FROM {targets} t RIGHT JOIN \
@@ -218,35 +300,7 @@ impl Attempt<'_> {
              ON t.k = e.d ORDER BY e.a, b, e.k",
             columns.join(", ")
         );
-        let spooler = Spooler::new(self.host(), Arc::clone(&schema), "edges", SPOOLS);
-        let take = |state: &mut (Option<_>, Found), batch: RecordBatch| {
-            let batch = RecordBatch::try_new(Arc::clone(&schema), batch.columns().to_vec())?;
-            let ends = [(2, own, from.0), (3, own + 1, to.0)];
-            for (text, rid, node) in ends {
-                self.missing_ends(edge.of, &batch, (text, rid), node, &mut state.1)?;
-            }
-            let whole = and(
-                &is_not_null(batch.column(own))?,
-                &is_not_null(batch.column(own + 1))?,
-            )?;
-            let batch = match whole.true_count() == batch.num_rows() {
-                true => batch,
-                false => filter_record_batch(&batch, &whole)?,
-            };
-            let segment: &mut Option<crate::spool::SegmentWriter> = &mut state.0;
-            segment.get_or_insert_with(|| spooler.segment()).push(batch)
-        };
-        let (segment, missing) = match self.few_with_ends(rows, &schema, [from.1, to.1]).await? {
-            Some(edges) => {
-                let mut state = (None, Found::default());
-                take(&mut state, edges)?;
-                state
-            }
-            None => plan.fold(&sql, || (None, Found::default()), take).await?,
-        };
-        found.merge(missing);
-        let segments = segment.map(|segment| segment.finish()).transpose()?;
-        Ok(Spool::new(schema, segments.into_iter().collect()))
+        Ok((plan, sql))
     }
 
     /// The same, if all that is joined are few rows.

@@ -15,6 +15,7 @@ mod few;
 mod files;
 mod found;
 mod gone;
+mod joined;
 mod keys;
 mod models;
 mod plans;

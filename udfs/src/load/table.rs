@@ -201,8 +201,14 @@ fn convert(array: &ArrayRef, to: &DataType) -> Result<(ArrayRef, Vec<usize>)> {
     let exact = match (from.data_type(), to) {
         // Decimal text is rounded once to a float, as that of JSON is.
         (t, DataType::Float32 | DataType::Float64) if !t.is_integer() => None,
+        // An integer has one text.
+        (t, DataType::Utf8) if t.is_integer() || t.is_string() => None,
+        (t, to) if t == to => None,
         _ => Some(not_distinct(&cast(&cast_to, from.data_type())?, &from)?),
     };
+    if exact.is_none() && cast_to.null_count() == from.logical_null_count() {
+        return Ok((cast_to, Vec::new()));
+    }
     let wrong = |row: &usize| {
         let row = *row;
         let lost = cast_to.is_null(row) && from.is_valid(row);

@@ -124,3 +124,50 @@ async fn what_a_load_remembers_leaves_memory_to_the_load() {
     let filled = world.row("SELECT count(v) FROM sg.m.\"D\"").await;
     assert_eq!(filled, ["20000"]);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ends_of_edges_are_found_in_memory_and_by_plans_alike() {
+    let mut answers = Vec::new();
+    for memory in [None, Some(9_000_000)] {
+        let world = world(memory).await;
+        let sorts = "SET datafusion.execution.sort_spill_reservation_bytes = 65536";
+        world.sql(sorts).await;
+        let schema = "node D { k: I64 @key } edge E: D -> D";
+        world
+            .row(&format!("SELECT graph FROM graph_create('m', '{schema}')"))
+            .await;
+        let nodes = "(SELECT value AS k FROM generate_series(0, 499))";
+        world
+            .row(&format!(
+                "SELECT nodes_loaded FROM graph_load_table('m', 'D', {nodes}, 'append')"
+            ))
+            .await;
+        // Self-loops, parallel edges, and in the second load ends that are no nodes.
+        let mut answer = Vec::new();
+        for to in ["(value * 7) % 500", "(value * 7) % 503"] {
+            let edges = format!(
+                "(SELECT value % 500 AS \"from\", {to} AS \"to\" FROM generate_series(1, 30000))"
+            );
+            let load =
+                format!("SELECT edges_loaded FROM graph_load_table('m', 'E', {edges}, 'append')");
+            let loaded = world.try_sql(&load).await;
+            answer.push(match loaded {
+                Ok(_) => Vec::new(),
+                Err(error) => vec![vec![error.to_string()]],
+            });
+            let rows = "SELECT src, dst FROM sg.m.\"E\" ORDER BY id";
+            answer.push(world.sql(rows).await);
+            // By the row ids of the ends.
+            let pairs = "query q() { match { $a e $b } \
+                         return { $a.k as a, $b.k as b, count() as n } order { $a.k, $b.k } }";
+            let pairs = format!("SELECT * FROM graph_query('m', '{pairs}')");
+            answer.push(world.sql(&pairs).await);
+        }
+        answers.push(answer);
+    }
+    assert_eq!(answers[0][1].len(), 30_000);
+    assert_eq!(answers[0][2].len(), 500);
+    let refused = &answers[0][3][0][0];
+    assert!(refused.contains("is no node of D"), "{refused}");
+    assert_eq!(answers[0], answers[1]);
+}
