@@ -1,8 +1,9 @@
 //! The one commit function.
 //!
 //! Stage, look, prepare on exactly that head, create the next slot, and resolve whatever the store
-//! answers by reading the slot back and then listing once. `docs/architecture.md` tells why each
-//! step is needed; the protocol model in `tests/it` has a mutant for each.
+//! answers by reading the slot back and then listing once (on local files: asking for the slot before).
+//! `docs/architecture.md` tells why each step is needed; the protocol model in `tests/it` has a mutant
+//! for each.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use super::log::{Catalog, Head, floor_of, is_live_under};
 use super::slot::{CommitRecord, DatasetEntry, FORMAT, Pin, SlotBody};
 use crate::digest::Digest;
 use crate::ident::TxnId;
-use crate::store::{Created, ObjRef, ReadySlot, Stager, Store, layout};
+use crate::store::{Created, ListedSlot, ObjRef, ReadySlot, Stager, Store, layout};
 use crate::{Error, Result, limits};
 
 /// How long an in-doubt slot is resolved before the outcome is `CommitUnknown`.
@@ -259,7 +260,26 @@ impl Catalog {
         })
     }
 
-    /// One round: the answer about the slot first, the list second.
+    /// The slot that extends `parent`, with its e_tag if that is known, unless it may be one that was deleted:
+    /// then no answer about it is evidence. To be asked after the answer.
+    async fn live_slot(&self, version: u64, parent: &Head) -> Result<Option<ListedSlot>> {
+        let unknown = ListedSlot {
+            version,
+            e_tag: None,
+        };
+        if !self.store().has_atomic_list() {
+            let slot = self.store().slot(version).await?;
+            if self.is_kept(parent).await? {
+                return Ok(Some(slot.unwrap_or(unknown)));
+            }
+        }
+        let listed = self.list_head(version).await?;
+        let head = listed.as_ref().map_or(version, |listed| listed.version);
+        let slot = listed.filter(|listed| listed.version == version);
+        Ok(is_live_under(version, head).then(|| slot.unwrap_or(unknown)))
+    }
+
+    /// One round: the answer about the slot first, whether it is evidence second.
     async fn resolve_once(
         &self,
         txn: &TxnId,
@@ -274,16 +294,15 @@ impl Catalog {
                 Err(_) => return Ok(Seen::Nothing),
             },
         };
-        let Ok(listed) = self.list_head(slot).await else {
+        let Ok(live) = self.live_slot(slot, &prepared.parent).await else {
             return Ok(Seen::Nothing);
         };
-        let head = listed.as_ref().map_or(slot, |l| l.version);
-        if !is_live_under(slot, head) {
+        let Some(live) = live else {
             return Err(Error::CommitUnknown {
                 txn: txn.clone().into(),
                 slot,
             });
-        }
+        };
         let ours = |e_tag| {
             let (body, digest) = (prepared.body.clone(), Some(prepared.digest));
             let head = Head {
@@ -295,7 +314,7 @@ impl Catalog {
             Ok(Seen::Resolved(Resolved::Ours(Arc::new(head))))
         };
         let read = match read {
-            None => return ours(listed.filter(|l| l.version == slot).and_then(|l| l.e_tag)),
+            None => return ours(live.e_tag),
             Some(None) => return Ok(Seen::Missing),
             Some(Some(read)) => read,
         };

@@ -2,6 +2,9 @@
 //!
 //! Invariants: a finished look is at least the head at its start; a body is believed only if it is
 //! the one that was listed, because a delayed create can re-make a slot that was deleted long ago.
+//!
+//! Local files read a whole directory for a list. There slots below the floor are deleted in ascending order,
+//! so a slot whose predecessor was never deleted was not either, and two names tell what a list would.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -120,6 +123,11 @@ impl Catalog {
     pub async fn look(&self) -> Result<Arc<Head>> {
         for attempt in 0..LOOK_ATTEMPTS {
             let cached = self.cached();
+            if let Some(known) = &cached
+                && self.is_newest(known).await?
+            {
+                return Ok(Arc::clone(known));
+            }
             let before = cached.as_ref().map_or(0, |h| h.version);
             let listed = self.list_head(before).await?;
             let Some(listed) = listed.filter(|slot| slot.version >= before) else {
@@ -154,6 +162,25 @@ impl Catalog {
             format!("a readable newest slot, {known} or later"),
             format!("none in {LOOK_ATTEMPTS} listings"),
         ))
+    }
+
+    /// Whether a validated head is known to be the newest without a list. The next slot is asked for first: it
+    /// was free at a moment at which none after the head's own had been deleted.
+    async fn is_newest(&self, head: &Head) -> Result<bool> {
+        if self.store.has_atomic_list() || self.store.slot(head.version + 1).await?.is_some() {
+            return Ok(false);
+        }
+        self.is_kept(head).await
+    }
+
+    /// Whether the slot of a validated head is known never to have been deleted up to now, and so none after
+    /// it. What is re-made in its place has another e_tag.
+    pub(super) async fn is_kept(&self, head: &Head) -> Result<bool> {
+        if self.store.has_atomic_list() || head.e_tag.is_none() {
+            return Ok(false);
+        }
+        let slot = self.store.slot(head.version).await?;
+        Ok(slot.is_some_and(|slot| slot.e_tag == head.e_tag))
     }
 
     /// The slot with the largest number, `None` in an empty store.

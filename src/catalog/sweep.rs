@@ -309,12 +309,19 @@ impl Catalog {
         Ok(listed.into_iter().filter(|(key, _)| dead(key)).collect())
     }
 
-    /// Slots below the floor of a validated head may be deleted by anyone at any time.
+    /// Slots below the floor of a validated head may be deleted by anyone at any time; where a list is not
+    /// one view in ascending order, and none after one that could not be.
     async fn trim_slots(&self, head: u64) -> Result<()> {
         let listed = self.store().list(layout::CATALOG).await?;
         let below = |key: &str| layout::parse_slot(key).is_some_and(|v| !is_live_under(v, head));
-        self.delete_keys(listed.into_iter().filter(|(key, _)| below(key)).collect())
-            .await?;
+        let dead = listed.into_iter().filter(|(key, _)| below(key));
+        if self.store().has_atomic_list() {
+            self.delete_keys(dead.collect()).await?;
+            return Ok(());
+        }
+        for (key, _) in dead {
+            self.store().delete(&key).await?;
+        }
         Ok(())
     }
 

@@ -61,12 +61,12 @@ pub struct SlotBytes {
     pub e_tag: Option<String>,
 }
 
-/// One slot of a listing.
+/// One slot, as the store describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedSlot {
     /// Catalog version.
     pub version: u64,
-    /// The store's e_tag without quotes, if the listing carries any.
+    /// The store's e_tag without quotes, if the description carries any.
     pub e_tag: Option<String>,
 }
 
@@ -282,6 +282,19 @@ impl Store {
             }
             Err(StoreError::NotFound { .. }) => Ok(None),
             Err(e) => Err(Error::storage("get", &key, e)),
+        }
+    }
+
+    /// The description of a slot; `None` when it is not there.
+    pub async fn slot(&self, version: u64) -> Result<Option<ListedSlot>> {
+        let key = layout::slot_key(version);
+        match self.inner.head(&self.path(&key)).await {
+            Ok(meta) => {
+                let e_tag = unquoted(meta.e_tag);
+                Ok(Some(ListedSlot { version, e_tag }))
+            }
+            Err(StoreError::NotFound { .. }) => Ok(None),
+            Err(e) => Err(Error::storage("head", &key, e)),
         }
     }
 

@@ -9,9 +9,10 @@ use stratagraph::catalog::resolve;
 use stratagraph::catalog::{Catalog, Expire, Status};
 use stratagraph::ident::{BranchName, Name, TxnId};
 use stratagraph::limits;
+use stratagraph::sim::{FaultStore, Op};
 
 use crate::support::append::append;
-use crate::support::audit::{Told, audit, no_orphans, objects, process};
+use crate::support::audit::{Told, audit, no_orphans, objects, process, process_on_files};
 
 fn memory() -> Arc<dyn ObjectStore> {
     Arc::new(InMemory::new())
@@ -221,8 +222,18 @@ async fn status_of_old_and_unknown_transactions() {
         catalog.commit_status(&never, None).await.unwrap(),
         Status::Unknown
     );
-    let swept = catalog.collect_garbage(0, false).await.unwrap();
+    // Where looks go by names, those of old slots go in order.
+    let handle = FaultStore::new(Arc::clone(&base));
+    let local = process_on_files(handle.store(), 3);
+    let swept = local.collect_garbage(0, false).await.unwrap();
     assert_eq!(swept.objects, 0);
+    let trace = handle.trace();
+    let deleted = trace.iter().filter(|call| call.op == Op::Delete);
+    let deleted: Vec<&str> = deleted
+        .map(|call| call.key.as_str())
+        .filter(|key| key.starts_with("catalog/"))
+        .collect();
+    assert!(deleted.len() > 2 && deleted.is_sorted(), "{deleted:?}");
     let cold = process(Arc::clone(&base), 2);
     assert_eq!(
         cold.look().await.unwrap().version,
@@ -297,6 +308,64 @@ async fn slots(base: &Arc<dyn ObjectStore>) -> Vec<object_store::path::Path> {
         .collect();
     all.sort_by_key(ToString::to_string);
     all
+}
+
+fn lists(handle: &FaultStore) -> usize {
+    let trace = handle.trace();
+    let lists = trace
+        .iter()
+        .filter(|call| matches!(call.op, Op::List | Op::ListOffset | Op::ListLevel));
+    lists.count()
+}
+
+/// On files, where a list reads a directory of a thousand names.
+#[tokio::test]
+async fn looks_and_commits_on_files_ask_for_two_names() {
+    let base = memory();
+    let other = process(Arc::clone(&base), 1);
+    append(&other, "t").await.1.unwrap();
+    let handle = FaultStore::new(Arc::clone(&base));
+    let here = process_on_files(handle.store(), 2);
+    append(&here, "t").await.1.unwrap();
+    handle.reset();
+    for version in 3..6 {
+        append(&here, "t").await.1.unwrap();
+        assert_eq!(here.look().await.unwrap().version, version);
+    }
+    assert_eq!(lists(&handle), 0, "{:?}", handle.trace());
+    append(&other, "t").await.1.unwrap();
+    assert_eq!(here.look().await.unwrap().version, 6);
+    assert!(lists(&handle) > 0);
+    audit(base, &Told::default()).await.unwrap();
+}
+
+#[tokio::test]
+async fn looks_by_names_never_stick() {
+    // What a collection has deleted of the twelve slots, and whether the cached one was made again since.
+    for (deleted, remade) in [4, 5, 6, 9, 11]
+        .into_iter()
+        .flat_map(|d| [(d, false), (d, true)])
+    {
+        let base = memory();
+        let other = process(Arc::clone(&base), 1);
+        let here = process_on_files(Arc::clone(&base), 2);
+        for _ in 0..5 {
+            append(&other, "t").await.1.unwrap();
+        }
+        assert_eq!(here.look().await.unwrap().version, 5);
+        for _ in 0..7 {
+            append(&other, "t").await.1.unwrap();
+        }
+        let slots = slots(&base).await;
+        for slot in &slots[..deleted] {
+            base.delete(slot).await.unwrap();
+        }
+        if remade && deleted >= 5 {
+            base.put(&slots[4], "delayed".into()).await.unwrap();
+        }
+        let what = format!("{deleted} deleted, made again: {remade}");
+        assert_eq!(here.look().await.unwrap().version, 12, "{what}");
+    }
 }
 
 /// A store that an operator put back to an older copy, under a process that has seen more of it.

@@ -214,12 +214,18 @@ impl Step<'_> {
         }
     }
 
-    /// The floor check: one LIST after the answer about the slot gives the head.
+    /// The floor check: one LIST after the answer about the slot gives the head; or the slot before has
+    /// never been deleted, so this one was not either.
     fn judge(&self, attempt: Attempt, answer: Answer) -> Local {
         let Attempt {
             begin, body, txn, ..
         } = attempt;
-        let low = self.net.version(body) < self.floor();
+        let kept = match self.net.mutated(Change::OwnName) {
+            true => self.slot_of(body) == body,
+            false => self.is_kept(self.net.version(body) - 1),
+        };
+        let kept = self.net.setup.two_names && kept;
+        let low = !kept && self.net.version(body) < self.floor();
         let unchecked = match answer {
             Answer::Ours => Change::NoAfter,
             _ => Change::NoFloor,

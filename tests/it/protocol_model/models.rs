@@ -102,6 +102,8 @@ pub(super) struct Setup {
     pub(super) paged: bool,
     /// A LIST is one call for each directory (local files).
     pub(super) two_calls: bool,
+    /// Looks and floor checks ask for two names before they LIST (local files).
+    pub(super) two_names: bool,
     /// Commits of unknown outcome are asked for.
     pub(super) status: bool,
     /// How many statements the in-process reader runs.
@@ -118,6 +120,7 @@ const BASE: Setup = Setup {
     any_order: false,
     paged: false,
     two_calls: false,
+    two_names: false,
     status: false,
     statements: 1,
 };
@@ -170,6 +173,36 @@ static SETUPS: &[Setup] = &[
         fills: 7,
         last: 7,
         two_calls: true,
+        ..BASE
+    },
+    Setup {
+        name: "names",
+        actors: &[W1, faulty("w2", Kind::Writer, 0), FF],
+        fills: 3,
+        last: 6,
+        inflight: 2,
+        duplicates: false,
+        two_names: true,
+        ..BASE
+    },
+    Setup {
+        name: "names1",
+        actors: &[W1, other("qi", Kind::InProcess), FF],
+        fills: 6,
+        last: 7,
+        duplicates: false,
+        two_names: true,
+        statements: 2,
+        ..BASE
+    },
+    Setup {
+        name: "namesgc",
+        actors: &[W1, FAULTY_GC, QO, FF],
+        fills: 2,
+        last: 5,
+        inflight: 2,
+        duplicates: false,
+        two_names: true,
         ..BASE
     },
     Setup {
@@ -313,6 +346,14 @@ pub(super) enum Change {
     StFinal,
     /// The status looks at no floor.
     StLow,
+    /// Slots below the floor are deleted in any order where two names are asked for.
+    AnyOrder,
+    /// Of the two names the cached one is asked for first.
+    NamesReversed,
+    /// A name is enough, whatever its `e_tag`.
+    AnyTag,
+    /// The floor check asks for the slot itself, not for the one before.
+    OwnName,
     /// Variant: a first attempt builds on the head that the commit began with.
     StaleBase,
     /// Variant: where there is no `e_tag`, a second LIST after the GET.
@@ -348,4 +389,9 @@ pub(super) const MUTANTS: &[(&str, Change, Fault, usize)] = &[
     ("status", Change::StFinal, Fault::FailedButVisible, 6),
     ("status", Change::StLow, Fault::FailedButVisible, 13),
     ("cold1", Change::AfterGetNext, Fault::AckedButAbsent, 13),
+    ("names1", Change::AnyOrder, Fault::OldHead, 6),
+    ("names", Change::AnyOrder, Fault::AckedButAbsent, 13),
+    ("names1", Change::NamesReversed, Fault::OldHead, 7),
+    ("names1", Change::AnyTag, Fault::AckedButAbsent, 18),
+    ("names", Change::OwnName, Fault::AckedButAbsent, 14),
 ];

@@ -26,6 +26,11 @@ impl Step<'_> {
                 self.go(Local::Look { left, cached: 1 });
             }
             Local::Fetched { left, body } => self.go(Local::Reading { left, body }),
+            Local::FirstName {
+                left,
+                cached,
+                start,
+            } => self.second_name(left, cached, start)?,
             Local::Page {
                 left,
                 after,
@@ -63,6 +68,14 @@ impl Step<'_> {
             }
         }
         let top = self.state.top();
+        if self.net.setup.two_names && self.name_holds(cached, true) {
+            self.go(Local::FirstName {
+                left,
+                cached,
+                start,
+            });
+            return Ok(());
+        }
         if self.net.mutated(Change::NoEtag) || self.net.mutated(Change::GetList) {
             let version = self.net.version(top);
             self.go(Local::Named { left, version });
@@ -75,6 +88,28 @@ impl Step<'_> {
             });
         } else {
             self.have(left, top);
+        }
+        Ok(())
+    }
+
+    /// What a look without a LIST asks, first that the next slot is free, then that the cached one was never
+    /// deleted.
+    fn name_holds(&self, cached: u8, first: bool) -> bool {
+        match first != self.net.mutated(Change::NamesReversed) {
+            true => self.state.slot(cached + 1) == NONE,
+            false => self.is_kept(cached),
+        }
+    }
+
+    fn second_name(&mut self, left: u8, cached: u8, start: u8) -> Result<(), Fault> {
+        if !self.name_holds(cached, false) {
+            let top = self.state.top();
+            self.have(left, top);
+        } else if cached < start {
+            return Err(Fault::OldHead);
+        } else {
+            let body = self.state.slot(cached);
+            self.have(left, body);
         }
         Ok(())
     }

@@ -9,6 +9,12 @@ pub(super) const SLOTS: usize = 8;
 /// Actors of a state.
 pub(super) const ACTORS: usize = 6;
 
+/// The bit of a slot.
+#[inline]
+pub(super) fn slot_bit(version: u8) -> u8 {
+    1 << (version - 1)
+}
+
 /// The whole world at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct State {
@@ -18,6 +24,8 @@ pub(super) struct State {
     /// Creates whose answer came before they did, in ascending order.
     pub(super) flying: [BodyId; 2],
     pub(super) objects: Objects,
+    /// Bits of the slots that were made again after they had gone.
+    pub(super) remade: u8,
     /// The actors' interned local states.
     pub(super) actors: [u16; ACTORS],
 }
@@ -33,6 +41,18 @@ impl State {
     #[inline]
     pub(super) fn set_slot(&mut self, version: u8, body: BodyId) {
         self.slots[usize::from(version) - 1] = body;
+    }
+
+    /// That slot is there as it was made first: its `e_tag` is the one that was seen.
+    #[inline]
+    pub(super) fn is_original(&self, version: u8) -> bool {
+        self.slot(version) != NONE && self.remade & slot_bit(version) == 0
+    }
+
+    /// That slot goes.
+    pub(super) fn delete_slot(&mut self, version: u8) {
+        self.set_slot(version, NONE);
+        self.remade &= !slot_bit(version);
     }
 
     /// What an atomic LIST shows last.
@@ -195,6 +215,12 @@ pub(super) enum Local {
     Named {
         left: u8,
         version: u8,
+    },
+    /// One of the two names has been asked for.
+    FirstName {
+        left: u8,
+        cached: u8,
+        start: u8,
     },
     Fetched {
         left: u8,

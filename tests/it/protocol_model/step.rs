@@ -5,7 +5,7 @@
 //! except under the changes that read the body without its tag.
 
 use super::body::{BodyId, Edit, NONE, Txn};
-use super::models::Kind;
+use super::models::{Change, Kind};
 use super::search::Model;
 use super::state::{Local, State};
 use super::world::{Fault, Net};
@@ -62,15 +62,16 @@ impl Net {
 
     fn deletions(&self, state: &State, out: &mut Vec<State>) {
         let floor = self.body(state.head).floor;
-        let any_order = self.setup.any_order;
+        let any_order = self.setup.any_order || self.mutated(Change::AnyOrder);
         for version in 1..floor {
             if state.slot(version) == NONE {
                 continue;
             }
             let mut next = *state;
-            next.set_slot(version, NONE);
+            next.delete_slot(version);
             out.push(next);
-            if !any_order {
+            // One that was made again is not in the listing of who deletes.
+            if !any_order && state.is_original(version) {
                 break;
             }
         }
@@ -127,6 +128,14 @@ impl Step<'_> {
     pub(super) fn go_in(&mut self, mut next: State, local: Local) {
         next.actors[self.me] = self.net.local_id(local);
         self.out.push(next);
+    }
+
+    /// The slot, seen as a head or built upon before, has never been deleted.
+    pub(super) fn is_kept(&self, version: u8) -> bool {
+        match self.net.mutated(Change::AnyTag) {
+            true => self.state.slot(version) != NONE,
+            false => self.state.is_original(version),
+        }
     }
 
     /// What a GET of the body's slot gives.

@@ -3,7 +3,7 @@
 use super::body::{Body, BodyId, Commit, Edit, NONE, Objects, Txn};
 use super::models::{Actor, Change, Kind, Setup};
 use super::search::FastMap;
-use super::state::{ACTORS, Local, SLOTS, State, Verdict};
+use super::state::{ACTORS, Local, SLOTS, State, Verdict, slot_bit};
 
 /// What can break.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -67,6 +67,7 @@ impl Net {
             slots: [NONE; SLOTS],
             flying: [NONE; 2],
             objects: self.body(head).reach,
+            remade: 0,
             actors: [0; ACTORS],
         };
         state.set_slot(1, head);
@@ -183,6 +184,9 @@ impl Net {
             after.head = id;
         }
         after.set_slot(body.version, id);
+        if self.setup.two_names && body.version < next {
+            after.remade |= slot_bit(body.version);
+        }
         Ok(Some(after))
     }
 

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use object_store::ObjectStore;
 use object_store::memory::InMemory;
+use stratagraph::catalog::Catalog;
 use stratagraph::publish::Deletes;
 use stratagraph::sim::{Explorer, Fault, FaultBase, FaultStore, Rng, Scheduler, Step, World};
 use stratagraph::{Error, Result};
@@ -11,7 +12,7 @@ use stratagraph::{Error, Result};
 use super::crash::block_on;
 use super::verbs::verbs;
 use crate::support::append::append;
-use crate::support::audit::{Told, audit, no_orphans, process};
+use crate::support::audit::{Told, audit, no_orphans, process, process_on_files};
 use crate::support::embedding::{Source, compact, content, expected, generate, refresh};
 
 /// Calls that others can see: slots, and what a collection lists and deletes.
@@ -40,14 +41,17 @@ fn two_versions() -> InMemory {
     base.fork()
 }
 
+/// Opens a store as a process of its own.
+type Open = fn(Arc<dyn ObjectStore>, u64) -> Arc<Catalog>;
+
 /// Two committers on one dataset and a collection, all of which have seen the head before.
-async fn committers(sched: Scheduler, start: &InMemory, collect: bool) -> World {
+async fn committers(sched: Scheduler, start: &InMemory, open: Open, collect: bool) -> World {
     let base = FaultBase::new(Arc::new(start.fork()));
     let store: Arc<dyn ObjectStore> = base.store();
     let told = Arc::new(Mutex::new(Told::default()));
     let mut world = World::new();
     for actor in 0..2 {
-        let catalog = process(sched.store_on(actor, &base).store(), 10 + actor as u64);
+        let catalog = open(sched.store_on(actor, &base).store(), 10 + actor as u64);
         catalog.begin().await.unwrap();
         let told = Arc::clone(&told);
         world = world.actor(async move {
@@ -60,7 +64,7 @@ async fn committers(sched: Scheduler, start: &InMemory, collect: bool) -> World 
         });
     }
     if collect {
-        let catalog = process(sched.store_on(2, &base).store(), 20);
+        let catalog = open(sched.store_on(2, &base).store(), 20);
         catalog.begin().await.unwrap();
         world = world.actor(async move {
             catalog.collect_garbage(0, false).await.unwrap();
@@ -69,20 +73,24 @@ async fn committers(sched: Scheduler, start: &InMemory, collect: bool) -> World 
     world.check(audited(store, told))
 }
 
+const OPEN: [(&str, Open); 2] = [("one list", process), ("two names", process_on_files)];
+
 #[test]
 fn all_orders_of_two_committers() {
     let start = two_versions();
     let explored = Explorer::new()
-        .all(async |s| committers(s, &start, false).await)
+        .all(async |s| committers(s, &start, process, false).await)
         .unwrap();
     println!("two committers: {explored:?}");
     assert!(explored.complete);
-    let reduced = Explorer::new()
-        .reduced()
-        .all(async |s| committers(s, &start, false).await)
-        .unwrap();
-    println!("two committers, reduced: {reduced:?}");
-    assert!(reduced.complete && reduced.runs < explored.runs);
+    for (name, open) in OPEN {
+        let reduced = Explorer::new()
+            .reduced()
+            .all(async |s| committers(s, &start, open, false).await)
+            .unwrap();
+        println!("two committers, {name}, reduced: {reduced:?}");
+        assert!(reduced.complete && reduced.runs < explored.runs);
+    }
 }
 
 #[test]
@@ -90,7 +98,7 @@ fn all_orders_of_two_committers_and_a_collection() {
     let start = two_versions();
     let explorer = Explorer::new().branch_on(shared).reduced();
     let explored = explorer
-        .all(async |s| committers(s, &start, true).await)
+        .all(async |s| committers(s, &start, process, true).await)
         .unwrap();
     println!("two committers and a collection: {explored:?}");
     assert!(explored.complete);
@@ -127,11 +135,12 @@ async fn crowd(sched: Scheduler) -> World {
     let told = Arc::new(Mutex::new(Told::default()));
     let mut rng = Rng::new(sched.seed());
     let mut world = World::new();
+    let (_, open) = OPEN[usize::from(sched.seed() % 2 == 1)];
     for actor in 0..3 + rng.below(3) {
         let handle = sched.store_on(actor as usize, &base);
         handle.plan_random(rng.next_u64(), 0.1, &FAULTS);
         let (catalog, source, told) = (
-            process(handle.store(), 10 + actor),
+            open(handle.store(), 10 + actor),
             source.clone(),
             Arc::clone(&told),
         );
