@@ -188,10 +188,8 @@ pub enum Error {
         /// What the winner did.
         what: &'static str,
     },
-    /// A strict insert met a key that another commit inserted.
-    #[error(
-        "[KeyConflict] key {key:?} of {table:?} was inserted by another commit; read it and decide"
-    )]
+    /// A strict insert met a key that is there, from this moment or from long ago.
+    #[error("[KeyConflict] key {key:?} of {table:?} exists already; read it and decide")]
     KeyConflict {
         /// The table.
         table: String,

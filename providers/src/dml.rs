@@ -11,6 +11,7 @@
 //! MERGE INTO t USING s     =>  insert into (t, Merge)   SELECT action, t.id, * FROM t JOIN s
 //! ```
 
+mod lift;
 mod merge;
 
 use std::sync::Arc;

@@ -104,7 +104,7 @@ impl Metadata {
         Ok(pin)
     }
 
-    fn now(&self) -> i64 {
+    pub(crate) fn now(&self) -> i64 {
         self.catalog.env().clock.now_micros()
     }
 

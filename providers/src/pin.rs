@@ -7,7 +7,7 @@
 use std::any::Any;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use datafusion::common::config::ConfigOptions;
@@ -35,6 +35,7 @@ pub struct StatementPin {
     results: Mutex<HashMap<u64, Weak<dyn Any + Send + Sync>>>,
     /// Whether the look is made whatever the session's `max_staleness` is.
     fresh: AtomicBool,
+    time: OnceLock<i64>,
 }
 
 impl StatementPin {
@@ -74,6 +75,12 @@ impl StatementPin {
         };
         let look = || async { metadata.pin(max_staleness).await.map(Arc::new) };
         cell.get_or_try_init(look).await.cloned()
+    }
+
+    /// The moment that the statement calls now, in microseconds since 1970-01-01 UTC: that at which it was
+    /// asked first.
+    pub fn now(&self, metadata: &Metadata) -> i64 {
+        *self.time.get_or_init(|| metadata.now())
     }
 
     /// The value that all scans of one call share in this statement. The plans hold it, so that a
@@ -153,7 +160,11 @@ fn pin_dml(dml: &DmlStatement, pin: &Arc<StatementPin>) -> Result<Option<DmlStat
     let input = pin_plan(dml.input.as_ref().clone(), pin)?;
     let (write, rows) = match target.planned_write() {
         Some(planned) => (planned.write.clone(), input),
-        None if target.has_hooks() => compile(dml, input, &target)?,
+        None if target.has_hooks() => {
+            let (write, rows) = compile(dml, input, &target)?;
+            // The conditions of a merge have plans of their own.
+            (write, pin_plan(rows, pin)?)
+        }
         None => {
             let (name, target) = (dml.table_name.clone(), provider_as_source(Arc::new(target)));
             let (op, input) = (dml.op.clone(), Arc::new(input));

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Column, JoinType, ScalarValue};
 use datafusion::error::Result;
 use datafusion::logical_expr::dml::{
@@ -10,6 +9,7 @@ use datafusion::logical_expr::dml::{
 };
 use datafusion::logical_expr::{Case, Expr, LogicalPlan, LogicalPlanBuilder, lit};
 
+use super::lift::{Lift, has_subquery};
 use super::{not_yet, refuse_key};
 use crate::hooks::{MERGE_ACTION, MERGE_OLD, MergeAction, TableWrite};
 
@@ -23,17 +23,15 @@ pub(super) fn compile(
     target: LogicalPlan,
     key: &str,
 ) -> Result<(TableWrite, LogicalPlan)> {
-    for expr in op.exprs() {
-        refuse_subqueries(expr)?;
-    }
     let columns = columns_of(&target);
     let nulls = nulls(&target)?;
     let mut actions = Vec::new();
     for clause in &op.clauses {
         actions.push(action(clause, key)?);
     }
-    let rows = joined(op, source, target, key)?;
-    let values = values(op, &columns, &nulls);
+    let (op, pairs) = pairs(op, source, target)?;
+    let rows = taken(&op, pairs, find(&columns, key)?)?;
+    let values = values(&op, &columns, &nulls);
     let old = find(&columns, key)?.clone();
     let mut shown = vec![name(MERGE_ACTION), old.alias(MERGE_OLD)];
     for (column, value) in columns.iter().zip(values) {
@@ -41,25 +39,6 @@ pub(super) fn compile(
     }
     let plan = LogicalPlanBuilder::from(rows).project(shown)?.build()?;
     Ok((TableWrite::Merge { actions }, plan))
-}
-
-/// DataFusion has no join whose condition is a subquery, and no subquery below CASE.
-fn refuse_subqueries(expr: &Expr) -> Result<()> {
-    let subquery = expr.exists(|e| {
-        Ok(matches!(
-            e,
-            Expr::InSubquery(_)
-                | Expr::Exists(_)
-                | Expr::ScalarSubquery(_)
-                | Expr::SetComparison(_)
-        ))
-    })?;
-    match subquery {
-        true => Err(not_yet(
-            "a subquery in ON or WHEN of MERGE INTO (compute it in USING)".to_owned(),
-        )),
-        false => Ok(()),
-    }
 }
 
 fn name(column: &str) -> Expr {
@@ -105,13 +84,13 @@ fn action(clause: &MergeIntoClause, key: &str) -> Result<MergeAction> {
     })
 }
 
-/// The pairs and single rows that a clause takes, with the number of the clause.
-fn joined(
+/// The pairs of a merge, with the rows of one side alone that a clause may take, and the merge without
+/// subqueries.
+fn pairs(
     op: &MergeIntoOp,
     source: LogicalPlan,
     target: LogicalPlan,
-    key: &str,
-) -> Result<LogicalPlan> {
+) -> Result<(MergeIntoOp, LogicalPlan)> {
     let by_source = |c: &MergeIntoClause| c.kind == MergeIntoClauseKind::NotMatchedBySource;
     let by_target = |c: &MergeIntoClause| c.kind.is_not_matched_by_target();
     let alone = (
@@ -124,13 +103,29 @@ fn joined(
         (false, true) => JoinType::Right,
         (true, true) => JoinType::Full,
     };
-    let id = find(&columns_of(&target), key)?.clone();
     let mut marked = columns_of(&source);
     marked.push(lit(true).alias(SOURCE));
     let source = LogicalPlanBuilder::from(source).project(marked)?.build()?;
+    let mut lift = Lift::default();
+    let (source, on) = lift.lift(source, vec![op.on.clone()])?;
+    let (target, on) = lift.lift(target, on)?;
+    for on in &on {
+        if has_subquery(on)? {
+            let feature = "a subquery over both tables in ON of MERGE INTO (compute it in USING)";
+            return Err(not_yet(feature.to_owned()));
+        }
+    }
     let rows = LogicalPlanBuilder::from(target)
-        .join_on(source, join, [op.on.clone()])?
+        .join_on(source, join, on.clone())?
         .build()?;
+    let others = op.exprs().into_iter().skip(1).cloned().collect();
+    let (rows, others) = lift.lift(rows, others)?;
+    let exprs = on.into_iter().chain(others).collect();
+    Ok((op.with_new_exprs(exprs)?, rows))
+}
+
+/// The pairs and single rows that a clause takes, with the number of the clause.
+fn taken(op: &MergeIntoOp, rows: LogicalPlan, id: &Expr) -> Result<LogicalPlan> {
     let mut shown = columns_of(&rows);
     let mut whens = Vec::new();
     for (at, clause) in op.clauses.iter().enumerate() {

@@ -125,6 +125,7 @@ impl Joined {
             return Ok(None);
         };
         let same = std::ptr::eq(nodes[0], nodes[1]);
+        // The work goes on if nobody waits for it any more, so what accounts for its memory goes along.
         let ends = apart(move || {
             let from = Arc::new(RowIds::new(&from)?);
             let to = if same {
@@ -132,9 +133,9 @@ impl Joined {
             } else {
                 Arc::new(RowIds::new(&to)?)
             };
-            Some([from, to])
+            Some(([from, to], memory))
         });
-        Ok(ends.await?.map(|ends| Self {
+        Ok(ends.await?.map(|(ends, memory)| Self {
             edges,
             ends,
             memory,
@@ -163,9 +164,9 @@ impl Joined {
         rows: Vec<RecordBatch>,
     ) -> Result<BoxStream<'static, Result<RecordBatch>>> {
         let rows = Arc::new(rows);
-        let unsorted = Arc::clone(&rows);
-        let places = apart(move || places(&unsorted)).await??;
-        let places = Arc::new((places, self.memory));
+        let (unsorted, memory) = (Arc::clone(&rows), self.memory);
+        let places = apart(move || Ok::<_, Error>((places(&unsorted)?, memory)));
+        let places = Arc::new(places.await??);
         let starts = (0..places.0.len()).step_by(BATCH_ROWS);
         let tasks = stream::iter(starts).map(move |start| {
             let (rows, places) = (Arc::clone(&rows), Arc::clone(&places));

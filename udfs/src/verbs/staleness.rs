@@ -73,14 +73,7 @@ async fn of_source(
     let shown = Some(source::shown(&definition.source.name));
     let source = match Source::recorded(&run.host, name.as_str(), &definition.source).await {
         Ok(source) => source,
-        // Another session may have it, so nothing is known.
-        Err(Error::SourceNotFound { .. } | Error::SourceMismatch { .. }) => {
-            return Ok(StalenessRow {
-                source: shown,
-                ..row(name, "undecidable", Some("input_vanished"))
-            });
-        }
-        Err(other) => return Err(other),
+        Err(other) => return vanished(name, shown, other),
     };
     let fresh = |state: StalenessRow| StalenessRow {
         source: shown.clone(),
@@ -99,7 +92,10 @@ async fn of_source(
     let schema = table.table.current_schema().ok_or_else(missing)?;
     let included = Included::of_table(schema)?;
     let refresh = RefreshSource::new(run, definition.clone(), included, model, deletes(table));
-    let (changed, current) = refresh.differs(table).await?;
+    let (changed, current) = match refresh.differs(table).await {
+        Ok(differs) => differs,
+        Err(other) => return vanished(name, shown, other),
+    };
     let state = match changed {
         true => row(name, "stale", Some("input_advanced")),
         false => row(name, "fresh", None),
@@ -109,6 +105,20 @@ async fn of_source(
         current: Some(current.sum.to_string()),
         ..fresh(state)
     })
+}
+
+/// Nothing is known of a table whose source is not there: another session may have it. A view is there
+/// when what it reads is not.
+fn vanished(name: &Name, source: Option<String>, error: Error) -> Result<StalenessRow> {
+    match error {
+        Error::SourceNotFound { .. } | Error::SourceMismatch { .. } | Error::NotFound { .. } => {
+            Ok(StalenessRow {
+                source,
+                ..row(name, "undecidable", Some("input_vanished"))
+            })
+        }
+        other => Err(other),
+    }
 }
 
 /// The delete policy that made the rows: the refresh's own; a compacted or restored version that holds

@@ -153,9 +153,10 @@ async fn ends_of_edges_are_found_in_memory_and_by_plans_alike() {
             let loaded = world.try_sql(&load).await;
             answer.push(match loaded {
                 Ok(_) => Vec::new(),
-                Err(error) => vec![vec![error.to_string()]],
+                // Which records come first is up to the partitions of the source.
+                Err(error) => vec![vec![error.to_string().lines().take(1).collect()]],
             });
-            let rows = "SELECT src, dst FROM sg.m.\"E\" ORDER BY id";
+            let rows = "SELECT src, dst FROM sg.m.\"E\" ORDER BY src, dst";
             answer.push(world.sql(rows).await);
             // By the row ids of the ends.
             let pairs = "query q() { match { $a e $b } \
@@ -168,6 +169,6 @@ async fn ends_of_edges_are_found_in_memory_and_by_plans_alike() {
     assert_eq!(answers[0][1].len(), 30_000);
     assert_eq!(answers[0][2].len(), 500);
     let refused = &answers[0][3][0][0];
-    assert!(refused.contains("is no node of D"), "{refused}");
+    assert!(refused.contains("178 violations"), "{refused}");
     assert_eq!(answers[0], answers[1]);
 }

@@ -150,7 +150,7 @@ impl TableFunction for Function {
         let query = GraphQuery {
             params: QueryParams::of(args)?.bind(&query.params)?,
             query,
-            now: run.catalog().env().clock.now_micros(),
+            now: context.pin.now(&context.metadata),
             mode: run.host.settings().traversal,
             embedder: Arc::new(Embedder {
                 run: run.clone(),

@@ -325,6 +325,12 @@ async fn now_is_a_value_of_reads() {
             .all(|row| row == &rows[0] && row[0] == row[1] && row[0] != "NULL"),
         "{rows:?}"
     );
+    // And for all queries of a statement.
+    let one = call("match { $p: Person } return { $p.name as name, now() as t }");
+    let other =
+        call("match { $p: Person  $p.name != \"\" } return { $p.name as name, now() as t }");
+    let both = format!("SELECT a.t = b.t FROM ({one}) a JOIN ({other}) b ON a.name = b.name");
+    assert_eq!(world.sql(&both).await, vec![["true"]; 4]);
 }
 
 /// A number of another variable was cast to the type on the left.
