@@ -24,6 +24,7 @@ mod exec;
 mod function;
 mod graph;
 mod hooks;
+mod lateral;
 mod masked_source;
 mod metadata;
 mod nearest;
@@ -56,6 +57,7 @@ pub use graph::{
     plan_inner, split_branch,
 };
 pub use hooks::{MERGE_ACTION, MERGE_OLD, MergeAction, PlannedWrite, TableWrite, WriteHooks};
+pub use lateral::LateralRule;
 pub use masked_source::MaskedSource;
 pub use metadata::{Metadata, wait};
 pub use nearest::NearestRule;

@@ -23,6 +23,7 @@ use tokio::sync::OnceCell;
 use crate::dml::compile;
 use crate::function::FunctionProvider;
 use crate::hooks::{PlannedWrite, TableWrite};
+use crate::lateral::{self, LateralProvider};
 use crate::metadata::Metadata;
 use crate::versioned::VersionedTableProvider;
 
@@ -107,6 +108,9 @@ fn pinned(provider: &Arc<dyn TableProvider>, pin: &Arc<StatementPin>) -> Result<
     if let Some(function) = provider.downcast_ref::<FunctionProvider>() {
         let copy = function.pinned(pin)?;
         return Ok(copy.map(|copy| Arc::new(copy) as Provider));
+    }
+    if let Some(lateral) = provider.downcast_ref::<LateralProvider>() {
+        return Ok(Some(Arc::new(lateral.pinned(pin)?)));
     }
     Ok(None)
 }
@@ -195,27 +199,28 @@ pub fn seal_plan(plan: LogicalPlan) -> Result<LogicalPlan> {
         let LogicalPlan::TableScan(mut scan) = node else {
             return Ok(Transformed::no(node));
         };
-        let sealed: Option<Provider> = match source_as_provider(&scan.source) {
-            Ok(provider) => {
-                if let Some(table) = provider.downcast_ref::<VersionedTableProvider>() {
-                    Some(Arc::new(table.clone().sealed()))
-                } else {
-                    provider
-                        .downcast_ref::<FunctionProvider>()
-                        .map(|function| Arc::new(function.clone().sealed()) as Provider)
-                }
-            }
-            Err(_) => None,
-        };
-        match sealed {
-            Some(provider) => {
-                scan.source = provider_as_source(provider);
+        match source_as_provider(&scan.source).ok().map(|p| sealed(&p)) {
+            Some(Some(provider)) => {
+                scan.source = provider_as_source(provider?);
                 Ok(Transformed::yes(LogicalPlan::TableScan(scan)))
             }
-            None => Ok(Transformed::no(LogicalPlan::TableScan(scan))),
+            _ => Ok(Transformed::no(LogicalPlan::TableScan(scan))),
         }
     })
     .data()
+}
+
+/// A provider of ours whose pin stays.
+fn sealed(provider: &Provider) -> Option<Result<Provider>> {
+    if let Some(table) = provider.downcast_ref::<VersionedTableProvider>() {
+        return Some(Ok(Arc::new(table.clone().sealed())));
+    }
+    if let Some(function) = provider.downcast_ref::<FunctionProvider>() {
+        return Some(Ok(Arc::new(function.clone().sealed())));
+    }
+    let lateral = provider.downcast_ref::<LateralProvider>()?;
+    let sealed = lateral.sealed();
+    Some(sealed.map(|sealed| Arc::new(sealed) as Provider))
 }
 
 /// The analyzer rule: a fresh pin for each analysis of a plan.
@@ -224,7 +229,7 @@ pub struct PinRule;
 
 impl AnalyzerRule for PinRule {
     fn analyze(&self, plan: LogicalPlan, _config: &ConfigOptions) -> Result<LogicalPlan> {
-        pin_plan(plan, &Arc::new(StatementPin::default()))
+        pin_plan(lateral::compile(plan)?, &Arc::new(StatementPin::default()))
     }
 
     fn name(&self) -> &str {

@@ -361,7 +361,8 @@ async fn looks_by_names_never_stick() {
             base.delete(slot).await.unwrap();
         }
         if remade && deleted >= 5 {
-            base.put(&slots[4], "delayed".into()).await.unwrap();
+            let delayed = base.put_opts(&slots[4], "delayed".into(), Default::default());
+            delayed.await.unwrap();
         }
         let what = format!("{deleted} deleted, made again: {remade}");
         assert_eq!(here.look().await.unwrap().version, 12, "{what}");

@@ -12,7 +12,7 @@ use stratagraph::embed::{ModelPolicy, ModelRegistry};
 use stratagraph::env::{Env, Progress};
 use stratagraph::store::{Store, redact_url};
 use stratagraph_providers::{
-    Metadata, NearestRule, PinRule, PlainFunction, Settings, StratagraphCatalog,
+    LateralRule, Metadata, NearestRule, PinRule, PlainFunction, Settings, StratagraphCatalog,
     StratagraphRelations,
 };
 
@@ -183,6 +183,7 @@ fn register(ctx: &SessionContext, engine: &Arc<Engine>) {
         ctx.add_analyzer_rule(Arc::new(PinRule));
         ctx.add_optimizer_rule(Arc::new(scalar::RemoteCalls));
         ctx.add_optimizer_rule(Arc::new(NearestRule));
+        ctx.add_optimizer_rule(Arc::new(LateralRule));
     }
     tracing::debug!(root = %engine.root, prefix = Settings::PREFIX, "installed");
 }

@@ -24,7 +24,7 @@ pub use args::{ArgSpec, BoundArgs};
 pub use exec::VerbExec;
 pub use plain::PlainFunction;
 pub use provider::FunctionProvider;
-pub(crate) use provider::{PlannedArg, hidden_name, hidden_type};
+pub(crate) use provider::{HIDDEN, PlannedArg, hidden_name, hidden_type, is_plain, project};
 pub use value::{ArgType, ArgValue};
 
 use crate::metadata::Metadata;

@@ -48,9 +48,12 @@ enum Binding {
     Unbound,
 }
 
+/// What the names of hidden columns begin with.
+pub(crate) const HIDDEN: &str = "__stratagraph_";
+
 /// The hidden column through which a parameter arrives.
 pub(crate) fn hidden_name(argument: &str) -> String {
-    format!("__stratagraph_{argument}")
+    format!("{HIDDEN}{argument}")
 }
 
 /// Every parameter arrives as text, so that no cast cuts a value on the way.
@@ -122,6 +125,19 @@ impl FunctionProvider {
         self
     }
 
+    /// The same call once more, with answers of its own.
+    pub(crate) fn again(&self) -> Self {
+        Self {
+            call: CALLS.fetch_add(1, Ordering::Relaxed),
+            ..self.clone()
+        }
+    }
+
+    /// The declaration of its function.
+    pub(crate) fn spec(&self) -> &FunctionSpec {
+        self.function.spec()
+    }
+
     /// Number of columns that SQL sees.
     pub(crate) fn visible(&self) -> usize {
         self.visible
@@ -136,9 +152,7 @@ impl FunctionProvider {
         copy.pin = Some(Arc::clone(pin));
         for arg in &mut copy.args {
             if let PlannedArg::Value(ArgValue::Plan(plan)) = arg {
-                // It is planned inside this statement later on, and must keep this pin then.
-                let inner = seal_plan(pin_plan(plan.as_ref().clone(), pin)?)?;
-                *plan = Arc::new(inner);
+                *plan = Arc::new(pin_plan(plan.as_ref().clone(), pin)?);
             }
         }
         Ok(Some(copy))
@@ -219,6 +233,10 @@ impl FunctionProvider {
         let mut values = Vec::with_capacity(spec.args.len());
         for ((arg, planned), bound) in spec.args.iter().zip(&self.args).zip(bound) {
             let value = match planned {
+                // It is planned inside this statement later on, and must keep its pin then.
+                PlannedArg::Value(ArgValue::Plan(plan)) => {
+                    ArgValue::Plan(Arc::new(seal_plan(plan.as_ref().clone())?))
+                }
                 PlannedArg::Value(value) => value.clone(),
                 PlannedArg::Missing => ArgValue::Null,
                 PlannedArg::Parameter => bound.ok_or_else(|| {
@@ -310,7 +328,8 @@ impl TableProvider for FunctionProvider {
         if let Some(columns) = &projection
             && columns.iter().any(|column| *column >= self.visible)
         {
-            let reason = "a parameter did not reach the call: the optimizer must be on";
+            let reason = "its value did not reach the call: columns of other tables need LATERAL, \
+                          parameters the optimizer";
             return Err(bad_argument(args.function, "$", reason));
         }
         let pin = match &self.pin {
@@ -366,7 +385,7 @@ fn marked_as(
 }
 
 /// Whether a condition is about the answer's own columns and the same however often it is asked.
-fn is_plain(filter: &Expr) -> Result<bool> {
+pub(crate) fn is_plain(filter: &Expr) -> Result<bool> {
     let odd = filter.exists(|node| {
         let odd = matches!(
             node,
@@ -382,7 +401,7 @@ fn is_plain(filter: &Expr) -> Result<bool> {
 }
 
 /// The asked columns of a streamed answer, under the planned fields.
-fn project(
+pub(crate) fn project(
     plan: Arc<dyn ExecutionPlan>,
     projection: Option<Vec<usize>>,
     answer: &SchemaRef,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::Field;
+use arrow::datatypes::{DataType, Field};
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{DFSchema, TableReference};
 use datafusion::datasource::provider_as_source;
@@ -177,19 +177,19 @@ impl CallPlanner<'_> {
         }
     }
 
-    /// A constant, or an expression of parameters.
+    /// A constant, or an expression of parameters, or after LATERAL of columns of the rows before it.
     fn constant(&mut self, arg: &ArgSpec, expr: SqlExpr, text: String) -> Result<Planned> {
         let empty = DFSchema::empty();
-        let identifier = matches!(
-            expr,
-            SqlExpr::Identifier(_) | SqlExpr::CompoundIdentifier(_) | SqlExpr::Subquery(_)
-        );
-        if identifier {
-            return Err(arg.expects(self.name()));
-        }
-        let expr = self.context.sql_to_expr(expr, &empty)?;
-        let has_parameter = expr.exists(|e| Ok(matches!(e, Expr::Placeholder(_))))?;
-        if has_parameter {
+        let expr = match expr {
+            SqlExpr::Subquery(_) => return Err(arg.expects(self.name())),
+            SqlExpr::Identifier(_) | SqlExpr::CompoundIdentifier(_) => {
+                let column = self.context.sql_to_expr(expr, &empty);
+                column.map_err(|_| arg.expects(self.name()))?
+            }
+            expr => self.context.sql_to_expr(expr, &empty)?,
+        };
+        let arrives = |e: &Expr| matches!(e, Expr::Placeholder(_) | Expr::OuterReferenceColumn(..));
+        if expr.exists(|e| Ok(arrives(e)))? {
             let filter = Some(parameter(arg, expr)?);
             return Ok(Planned {
                 value: PlannedArg::Parameter,
@@ -259,9 +259,20 @@ fn parameter(arg: &ArgSpec, expr: Expr) -> Result<Expr> {
         }
         other => Ok(Transformed::no(other)),
     });
+    let value = match typed.data()? {
+        // Arrow makes no text of one.
+        Expr::OuterReferenceColumn(field, column) => match field.data_type() {
+            DataType::FixedSizeList(item, _) => {
+                let list = DataType::List(Arc::clone(item));
+                cast(Expr::OuterReferenceColumn(field, column), list)
+            }
+            _ => Expr::OuterReferenceColumn(field, column),
+        },
+        other => other,
+    };
     Ok(binary_expr(
         col(format!("\"{hidden}\"")),
         Operator::IsNotDistinctFrom,
-        cast(typed.data()?, hidden_type()),
+        cast(value, hidden_type()),
     ))
 }

@@ -110,7 +110,7 @@ fn clause_on_call(name: &ObjectName) -> datafusion::error::DataFusionError {
 
 /// The name of a scan that must not be taken for another one: DataFusion 55.2 compares scans by name
 /// and not by source, and merges those that look equal. Stable, so that EXPLAIN is.
-fn scan_name(name: &str, parts: &[String]) -> String {
+pub(crate) fn scan_name(name: &str, parts: &[String]) -> String {
     let mut hasher = Hasher::new("stratagraph.plan.scan.v1");
     hasher.part(name.as_bytes());
     for part in parts {
