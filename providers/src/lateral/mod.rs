@@ -54,6 +54,9 @@ impl fmt::Debug for LateralProvider {
 /// `NotYetSupported` for other joins than inner and left ones `ON TRUE`, `InvalidArgument` for a function that
 /// changes something.
 pub(crate) fn compile(plan: LogicalPlan) -> Result<LogicalPlan> {
+    if !takes_from_outside(&plan)? {
+        return Ok(plan);
+    }
     let plan = plan.transform_up_with_subqueries(|node| match node {
         LogicalPlan::Join(join) if is_subquery(&join.right) && takes_from_outside(&join.right)? => {
             Ok(Transformed::yes(joined(join)?))
